@@ -120,7 +120,9 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
         hold.remove()?;
         return Err(FleetError::Refused("this job doesn't have the lease".to_owned()));
     }
-    let ends = || stop() || hold.path(GIVEN_BACK).exists() || hold.left().is_none_or(|left| left.is_zero());
+    let ends = || {
+        stop() || hold.path(GIVEN_BACK).exists() || hold.left().is_none_or(|left| left.is_zero())
+    };
     let began = Instant::now();
     let mut run = start_run(hold)?;
     let status = loop {
@@ -236,7 +238,9 @@ pub fn release(hold: &Hold) -> Result<(), FleetError> {
         match lock(hold) {
             Err(_) if !is_there(&hold.folder()) => break,
             Ok(None) if since.elapsed() < ANSWER_LIMIT => thread::sleep(POLL),
-            Ok(None) => return Err(FleetError::Place("the keeper doesn't give the place back".to_owned())),
+            Ok(None) => {
+                return Err(FleetError::Place("the keeper doesn't give the place back".to_owned()));
+            }
             Ok(Some(_)) | Err(_) => return hold.remove(),
         }
     }

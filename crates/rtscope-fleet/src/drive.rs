@@ -34,7 +34,8 @@ const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 const ROOM_KIB: u64 = 64 << 10;
 
 /// Runs this program at the place for a job: base, job and the rest are its words.
-const ASK: &str = r#"exec "$1/$2/rtscope" fleet-agent "$3" --base "$1" --job "$2" ${4:+"$4"} ${5:+"$5"}"#;
+const ASK: &str =
+    r#"exec "$1/$2/rtscope" fleet-agent "$3" --base "$1" --job "$2" ${4:+"$4"} ${5:+"$5"}"#;
 
 const SAVE: &str = r#"umask 077; cat >"$1""#;
 
@@ -61,7 +62,10 @@ pub struct Drive<'a> {
 
 impl fmt::Debug for Drive<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drive").field("place", &self.place).field("job", &self.job).finish_non_exhaustive()
+        f.debug_struct("Drive")
+            .field("place", &self.place)
+            .field("job", &self.job)
+            .finish_non_exhaustive()
     }
 }
 
@@ -82,9 +86,11 @@ pub struct Facts {
 
 impl Facts {
     fn read(said: &str) -> Facts {
-        let pairs: BTreeMap<&str, &str> = said.lines().filter_map(|line| line.split_once('=')).collect();
+        let pairs: BTreeMap<&str, &str> =
+            said.lines().filter_map(|line| line.split_once('=')).collect();
         let text = |key: &str| {
-            let value: String = pairs.get(key).copied().unwrap_or_default().chars().take(200).collect();
+            let value: String =
+                pairs.get(key).copied().unwrap_or_default().chars().take(200).collect();
             rtscope_model::printable::printable(&value).into_owned()
         };
         let number = |key: &str| pairs.get(key).and_then(|value| value.parse().ok());
@@ -167,7 +173,9 @@ impl<'a> Drive<'a> {
             return Err(FleetError::Taken { holder, seconds });
         }
         if !facts.base.is_absolute() {
-            return Err(FleetError::Place("its shell doesn't say where the job's folder is".to_owned()));
+            return Err(FleetError::Place(
+                "its shell doesn't say where the job's folder is".to_owned(),
+            ));
         }
         self.note(JobStep::Taken {
             base: facts.base.clone(),
@@ -214,26 +222,30 @@ impl<'a> Drive<'a> {
 
     /// Copies a file, and goes on where a broken connection left it.
     fn copy(&self, file: &mut File, bytes: u64, to: &str) -> Result<(), FleetError> {
-        let mut have = 0;
-        let mut is_whole = false;
-        while !is_whole {
-            let before = have;
-            have = self.again(|| {
-                file.seek(SeekFrom::Start(have)).map_err(FleetError::file("read", to))?;
+        // Not known after a broken connection; the script then says it, and takes nothing.
+        let mut have = Some(0);
+        loop {
+            let (from, found) = self.again(|| {
+                let from = have.take();
+                file.seek(SeekFrom::Start(from.unwrap_or(bytes)))
+                    .map_err(FleetError::file("read", to))?;
+                let length = from.map_or_else(|| "-1".to_owned(), |from| from.to_string());
                 let script = include_str!("scripts/copy.sh");
-                let answer = self.shell.send(script, &[to, &have.to_string()], file, self.stop);
-                // After a broken connection, how much has arrived is not known: any other length asks for it.
-                let answer = answer.inspect_err(|_| have = u64::MAX)?;
-                let said = answer.success()?;
-                let found = said.trim().strip_prefix("have=").and_then(|n| n.parse::<u64>().ok());
-                found.filter(|n| *n <= bytes).ok_or_else(|| FleetError::said(&said))
+                let said = self.shell.send(script, &[to, &length], file, self.stop)?.success()?;
+                let found = said.trim().strip_prefix("have=").and_then(|n| n.parse().ok());
+                let found = found.filter(|n| *n <= bytes).ok_or_else(|| FleetError::said(&said))?;
+                Ok((from, found))
             })?;
-            is_whole = have == bytes;
-            if have == before && !is_whole {
-                return Err(FleetError::Place(format!("it takes no more than {have} of {bytes} bytes")));
+            if found == bytes {
+                return Ok(());
             }
+            if from == Some(found) {
+                return Err(FleetError::Place(format!(
+                    "it doesn't take the {bytes} bytes of a file"
+                )));
+            }
+            have = Some(found);
         }
-        Ok(())
     }
 
     fn save(&self, text: &str, to: &str) -> Result<(), FleetError> {
@@ -288,7 +300,12 @@ impl<'a> Drive<'a> {
     /// # Errors
     ///
     /// The place can't be reached until the lease is over, or what it says ends the job.
-    pub fn finish(&self, base: &Path, record: &Path, patience: Duration) -> Result<bool, FleetError> {
+    pub fn finish(
+        &self,
+        base: &Path,
+        record: &Path,
+        patience: Duration,
+    ) -> Result<bool, FleetError> {
         let end = self.wait(base, patience)?;
         self.note(JobStep::Ended { end: end.clone() })?;
         if let Some(above) = record.parent() {
@@ -338,10 +355,17 @@ impl<'a> Drive<'a> {
             let offset = arrival.arrived()?.to_string();
             let words = [base_text.as_str(), self.job, "send", "--offset", &offset];
             let (file, missing) = arrival.rest()?;
-            self.shell.receive(ASK, &words, (file, missing), self.stop)?.success()?;
-            match arrival.rest()?.1 {
-                0 => Ok(()),
-                missing => Err(FleetError::Connection(format!("{missing} bytes of the record are missing"))),
+            let answer = self.shell.receive(ASK, &words, (file, missing), self.stop);
+            match (arrival.rest()?.1, answer) {
+                // How it ended doesn't matter when all of it is here.
+                (0, _) => Ok(()),
+                (missing, Ok(answer)) => {
+                    answer.success()?;
+                    Err(FleetError::Connection(format!(
+                        "{missing} bytes of the record are missing"
+                    )))
+                }
+                (_, Err(e)) => Err(e),
             }
         })?;
         arrival.unpack().map(|()| bytes)
@@ -378,7 +402,9 @@ impl<'a> Drive<'a> {
 fn no_record(end: Option<&RunEnd>) -> String {
     match end {
         Some(RunEnd { said, .. }) if !said.is_empty() => format!("the run made no record: {said}"),
-        Some(RunEnd { exit_code: Some(code), .. }) => format!("the run made no record (exit code {code})"),
+        Some(RunEnd { exit_code: Some(code), .. }) => {
+            format!("the run made no record (exit code {code})")
+        }
         _ => "the run was cut and left no record".to_owned(),
     }
 }
@@ -388,5 +414,7 @@ fn tempfile() -> Result<File, FleetError> {
     let folder = std::env::temp_dir();
     let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::open(&folder, flags, mode).map(File::from).map_err(|e| FleetError::file("write", folder)(e.into()))
+    rustix::fs::open(&folder, flags, mode)
+        .map(File::from)
+        .map_err(|e| FleetError::file("write", folder)(e.into()))
 }

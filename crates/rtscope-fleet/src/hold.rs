@@ -70,7 +70,9 @@ impl Hold {
     pub fn remove(&self) -> Result<(), FleetError> {
         let folder = self.folder();
         match fs::remove_dir_all(&folder) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(FleetError::file("remove", folder)(e)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(FleetError::file("remove", folder)(e));
+            }
             _ => {}
         }
         if self.left().is_some() {
@@ -133,7 +135,10 @@ mod tests {
     fn a_name_of_a_job_is_one_word_whoever_asks() {
         let at = "2026-03-04T05:06:07Z".parse().expect("a time");
         let name = job_name("Zo\u{eb} X", "bench.local", at, 3);
-        assert!(name.starts_with("zo--x-bench-local-20260304t050607-") && name.ends_with("-3"), "{name}");
+        assert!(
+            name.starts_with("zo--x-bench-local-20260304t050607-") && name.ends_with("-3"),
+            "{name}"
+        );
         assert!(is_job(&name));
         for wrong in ["", "..", "a/b", "A", "a b"] {
             assert!(Hold::new(Path::new("/tmp"), wrong).is_err(), "{wrong}");

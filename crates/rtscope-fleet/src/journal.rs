@@ -35,7 +35,11 @@ pub struct FleetOrder {
 
 impl FleetOrder {
     #[must_use]
-    pub fn new(plan: String, places_file: PathBuf, places: BTreeMap<String, Vec<String>>) -> FleetOrder {
+    pub fn new(
+        plan: String,
+        places_file: PathBuf,
+        places: BTreeMap<String, Vec<String>>,
+    ) -> FleetOrder {
         FleetOrder { format: FORMAT, plan, places_file, places }
     }
 }
@@ -47,7 +51,13 @@ pub enum JobStep {
     /// It is asked for the place: from here on there may be something to remove.
     Asked,
     /// The place is ours.
-    Taken { base: PathBuf, machine: String, kernel: String, model: Option<String>, lease_seconds: u64 },
+    Taken {
+        base: PathBuf,
+        machine: String,
+        kernel: String,
+        model: Option<String>,
+        lease_seconds: u64,
+    },
     /// Program and plan are there.
     Copied { program_bytes: u64 },
     /// The keeper runs the plan.
@@ -238,8 +248,15 @@ mod tests {
         let room = tempfile::tempdir().expect("a folder");
         let order = FleetOrder::new("name = \"x\"".into(), "places.toml".into(), BTreeMap::new());
         let journal = Journal::create(room.path(), &order).expect("made");
-        assert!(Journal::open(room.path()).expect_err("taken").to_string().contains("another rtscope"));
-        assert!(Journal::create(room.path(), &order).expect_err("there").to_string().contains("already"));
+        assert!(
+            Journal::open(room.path()).expect_err("taken").to_string().contains("another rtscope")
+        );
+        assert!(
+            Journal::create(room.path(), &order)
+                .expect_err("there")
+                .to_string()
+                .contains("already")
+        );
         let taken = JobStep::Taken {
             base: "/var/tmp/x".into(),
             machine: "aarch64".into(),
@@ -248,7 +265,9 @@ mod tests {
             lease_seconds: 60,
         };
         journal.step("a", "one", taken.clone()).expect("written");
-        journal.step("a", "one", JobStep::Failed { why: "no connection".into(), is_final: false }).expect("written");
+        journal
+            .step("a", "one", JobStep::Failed { why: "no connection".into(), is_final: false })
+            .expect("written");
         journal.step("a", "one", JobStep::GivenBack).expect("written");
         journal.step("a", "two", JobStep::Asked).expect("written");
         journal.step("a", "two", taken).expect("written");

@@ -55,7 +55,11 @@ impl Manifest {
             return wrong(format!("it has {} files", self.files.len()));
         }
         if self.bytes() > BYTES_MAX {
-            return wrong(format!("it has {} MiB, and {} are the most", self.bytes() >> 20, BYTES_MAX >> 20));
+            return wrong(format!(
+                "it has {} MiB, and {} are the most",
+                self.bytes() >> 20,
+                BYTES_MAX >> 20
+            ));
         }
         let mut paths: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         paths.sort_unstable();
@@ -63,7 +67,8 @@ impl Manifest {
             return wrong(format!("it has a file {path:?}"));
         }
         let is_below = |pair: &[&str]| {
-            pair[0] == pair[1] || pair[1].strip_prefix(pair[0]).is_some_and(|rest| rest.starts_with('/'))
+            pair[0] == pair[1]
+                || pair[1].strip_prefix(pair[0]).is_some_and(|rest| rest.starts_with('/'))
         };
         match paths.windows(2).find(|pair| is_below(pair)) {
             Some(pair) => wrong(format!("it has {:?} twice", pair[0])),
@@ -197,9 +202,11 @@ impl Arrival {
     pub fn open(folder: &Path, manifest: Manifest) -> Result<Arrival, FleetError> {
         manifest.check()?;
         let (list, part) = (beside(folder, "list"), beside(folder, "part"));
-        let known: Option<Manifest> = fs::read(&list).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let known: Option<Manifest> =
+            fs::read(&list).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let is_same = known.as_ref() == Some(&manifest);
-        let bytes = File::options().create(true).read(true).write(true).truncate(!is_same).open(&part);
+        let bytes =
+            File::options().create(true).read(true).write(true).truncate(!is_same).open(&part);
         let bytes = bytes.map_err(FleetError::file("write", &part))?;
         if !is_same {
             let text = serde_json::to_vec(&manifest).unwrap_or_default();
@@ -225,7 +232,9 @@ impl Arrival {
     /// The file can't be read.
     pub fn rest(&mut self) -> Result<(&mut File, u64), FleetError> {
         let missing = self.manifest.bytes().saturating_sub(self.arrived()?);
-        self.bytes.seek(SeekFrom::End(0)).map_err(FleetError::file("read", beside(&self.folder, "part")))?;
+        self.bytes
+            .seek(SeekFrom::End(0))
+            .map_err(FleetError::file("read", beside(&self.folder, "part")))?;
         Ok((&mut self.bytes, missing))
     }
 
@@ -326,7 +335,8 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(to.join("slices/t0.jsonl")).expect("there"), "one\ntwo\n");
         assert_eq!(manifest(&to).expect("listed"), listed);
-        let left: Vec<_> = fs::read_dir(room.path()).expect("listed").flatten().map(|e| e.file_name()).collect();
+        let left: Vec<_> =
+            fs::read_dir(room.path()).expect("listed").flatten().map(|e| e.file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
     }
 
@@ -343,7 +353,11 @@ mod tests {
         arrival.rest().expect("room").0.write_all(&piece).expect("written");
         let said = arrival.unpack().expect_err("damaged").to_string();
         assert!(said.contains("plan.toml is damaged") && !to.exists(), "{said}");
-        assert_eq!(Arrival::open(&to, listed).expect("open").arrived().expect("known"), 0, "from the start");
+        assert_eq!(
+            Arrival::open(&to, listed).expect("open").arrived().expect("known"),
+            0,
+            "from the start"
+        );
     }
 
     #[test]
@@ -354,19 +368,29 @@ mod tests {
             fs::write(room.path().join("x"), text).expect("written");
             sha256_of(&room.path().join("x")).expect("hashed")
         };
-        let file = |path: &str| ListedFile { path: path.into(), bytes: text.len() as u64, sha256: sha256.clone() };
-        let listed = Manifest { files: ["accepted.json", "events.jsonl", "report.html", "verdict.json"].map(file).to_vec() };
+        let file = |path: &str| ListedFile {
+            path: path.into(),
+            bytes: text.len() as u64,
+            sha256: sha256.clone(),
+        };
+        let listed = Manifest {
+            files: ["accepted.json", "events.jsonl", "report.html", "verdict.json"]
+                .map(file)
+                .to_vec(),
+        };
         let to = room.path().join("here");
         let mut arrival = Arrival::open(&to, listed).expect("open");
         arrival.rest().expect("room").0.write_all(&text.repeat(4)).expect("written");
         arrival.unpack().expect("unpacked");
-        let names: Vec<_> = fs::read_dir(&to).expect("there").flatten().map(|e| e.file_name()).collect();
+        let names: Vec<_> =
+            fs::read_dir(&to).expect("there").flatten().map(|e| e.file_name()).collect();
         assert_eq!(names, ["events.jsonl"]);
     }
 
     #[test]
     fn what_leaves_its_folder_or_is_too_much_is_refused() {
-        let file = |path: &str, bytes| ListedFile { path: path.into(), bytes, sha256: String::new() };
+        let file =
+            |path: &str, bytes| ListedFile { path: path.into(), bytes, sha256: String::new() };
         for (files, why) in [
             (vec![file("../x", 1)], "../x"),
             (vec![file("/etc/x", 1)], "/etc/x"),

@@ -135,7 +135,9 @@ fn place_of(
     let reach = match (text.ssh, text.local) {
         (Some(target), false) => {
             if target.is_empty() || target.starts_with('-') {
-                return Err(format!("ssh = {target:?} is no host: write USER@HOST or a name of ssh's configuration"));
+                return Err(format!(
+                    "ssh = {target:?} is no host: write USER@HOST or a name of ssh's configuration"
+                ));
             }
             let options = [defaults.ssh_options.as_slice(), &text.ssh_options].concat();
             Reach::Ssh { target, options }
@@ -143,12 +145,17 @@ fn place_of(
         (None, true) => Reach::Local,
         (Some(_), true) => return Err("it has ssh and local: write one of them".to_owned()),
         (None, false) => {
-            return Err("it isn't said how it is reached: write ssh = \"USER@HOST\" or local = true".to_owned());
+            return Err(
+                "it isn't said how it is reached: write ssh = \"USER@HOST\" or local = true"
+                    .to_owned(),
+            );
         }
     };
     let tags = [defaults.tags.as_slice(), &text.tags].concat();
     if let Some(tag) = tags.iter().find(|tag| !Selector::is_tag(tag)) {
-        return Err(format!("the tag {tag:?} is neither a word nor KEY=VALUE of letters, digits and - _ . / +"));
+        return Err(format!(
+            "the tag {tag:?} is neither a word nor KEY=VALUE of letters, digits and - _ . / +"
+        ));
     }
     let folder = text.folder.or_else(|| defaults.folder.clone());
     if let Some(folder) = folder.as_ref().filter(|folder| !folder.starts_with('/')) {
@@ -171,7 +178,8 @@ pub fn is_name(name: &str) -> bool {
 /// The line of a place's heading.
 fn line_of_place(text: &str, name: &str) -> Option<usize> {
     let headings = [format!("[places.{name}]"), format!("[places.{name:?}]")];
-    let is_heading = |line: &str| headings.iter().any(|heading| line.trim_start().starts_with(heading));
+    let is_heading =
+        |line: &str| headings.iter().any(|heading| line.trim_start().starts_with(heading));
     text.lines().position(is_heading).map(|line| line + 1)
 }
 
@@ -192,8 +200,10 @@ mod tests {
         )
         .expect("sound");
         let [drill, here] = places.as_slice() else { panic!("{places:?}") };
-        let words = |options: &[&str]| options.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-        let reach = Reach::Ssh { target: "root@drill".to_owned(), options: words(&["-p", "2222", "-C"]) };
+        let words =
+            |options: &[&str]| options.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let reach =
+            Reach::Ssh { target: "root@drill".to_owned(), options: words(&["-p", "2222", "-C"]) };
         assert_eq!(drill.reach, reach);
         assert_eq!(drill.tags, words(&["hall=3", "rt"]));
         assert_eq!(drill.program, Some(PathBuf::from("lab/rtscope-arm64")));
@@ -220,10 +230,16 @@ mod tests {
             ("\"f\"", "12", "doesn't begin with /"),
         ] {
             let begins = format!("lab/places.toml:{line}: place {place}");
-            assert!(lines.iter().any(|l| l.starts_with(&begins) && l.contains(why)), "{begins}: {said}");
+            assert!(
+                lines.iter().any(|l| l.starts_with(&begins) && l.contains(why)),
+                "{begins}: {said}"
+            );
         }
         assert!(read("").expect_err("none").contains("there is no place"));
         let said = read("[places.a]\nlokal = true\n").expect_err("unknown");
-        assert!(said.contains("places.toml:2") && said.contains("did you mean \"local\""), "{said}");
+        assert!(
+            said.contains("places.toml:2") && said.contains("did you mean \"local\""),
+            "{said}"
+        );
     }
 }

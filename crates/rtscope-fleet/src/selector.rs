@@ -47,7 +47,8 @@ impl Condition {
     fn is_met(&self, place: &Place) -> bool {
         let is_tag = |tag: &String| fits(&self.value, tag);
         let has_value = |tag: &String| {
-            tag.split_once('=').is_some_and(|(key, value)| key == self.key && fits(&self.value, value))
+            tag.split_once('=')
+                .is_some_and(|(key, value)| key == self.key && fits(&self.value, value))
         };
         let found = match self.key.as_str() {
             "place" => fits(&self.value, &place.name),
@@ -79,7 +80,8 @@ impl Selector {
     /// Whether a text can be a tag: a word, or `KEY=VALUE`.
     #[must_use]
     pub fn is_tag(text: &str) -> bool {
-        text.split_once('=').map_or_else(|| is_word(text), |(key, value)| is_word(key) && is_word(value))
+        text.split_once('=')
+            .map_or_else(|| is_word(text), |(key, value)| is_word(key) && is_word(value))
     }
 }
 
@@ -107,15 +109,33 @@ mod tests {
     fn places_are_chosen_by_name_and_tags() {
         let tags = ["rt", "arch=arm64", "rack=3/2"].map(str::to_owned).to_vec();
         let name = "drill-12".to_owned();
-        let place = Place { name, reach: Reach::Local, tags, folder: None, program: None, lease: None };
+        let place =
+            Place { name, reach: Reach::Local, tags, folder: None, program: None, lease: None };
         let selects = |text: &str| text.parse::<Selector>().expect("a selector").selects(&place);
         for text in [
-            "place=drill-12", "place=drill-*", "place=*12", "place=*l*1*", "place!=mill-*", "tag=rt", "arch=arm64",
-            "rack=3/*", "reach=local", "arch!=x86_64", "tag=rt, arch=arm64",
+            "place=drill-12",
+            "place=drill-*",
+            "place=*12",
+            "place=*l*1*",
+            "place!=mill-*",
+            "tag=rt",
+            "arch=arm64",
+            "rack=3/*",
+            "reach=local",
+            "arch!=x86_64",
+            "tag=rt, arch=arm64",
         ] {
             assert!(selects(text), "{text}");
         }
-        for text in ["place=drill", "tag=r", "arch=arm", "tag!=rt", "tag=rt,arch=x86_64", "board=x", "place=*3"] {
+        for text in [
+            "place=drill",
+            "tag=r",
+            "arch=arm",
+            "tag!=rt",
+            "tag=rt,arch=x86_64",
+            "board=x",
+            "place=*3",
+        ] {
             assert!(!selects(text), "{text}");
         }
     }
@@ -126,6 +146,9 @@ mod tests {
             let said = text.parse::<Selector>().expect_err(text).to_string();
             assert!(said.contains("is no condition"), "{said}");
         }
-        assert_eq!("tag!=rt, arch = arm64".parse::<Selector>().expect("read").to_string(), "tag!=rt,arch=arm64");
+        assert_eq!(
+            "tag!=rt, arch = arm64".parse::<Selector>().expect("read").to_string(),
+            "tag!=rt,arch=arm64"
+        );
     }
 }

@@ -35,8 +35,18 @@ const SSH_FAILED: i32 = 255;
 
 /// Words for ssh: it asks for nothing, compresses, and ends when the other side is silent for 15 s.
 const SSH_WORDS: [&str; 12] = [
-    "-T", "-C", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o",
-    "ServerAliveCountMax=3", "-o", "ClearAllForwardings=yes",
+    "-T",
+    "-C",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=10",
+    "-o",
+    "ServerAliveInterval=5",
+    "-o",
+    "ServerAliveCountMax=3",
+    "-o",
+    "ClearAllForwardings=yes",
 ];
 
 /// Whether the user wants everything to end.
@@ -74,7 +84,12 @@ impl Shell {
             Reach::Local => None,
             Reach::Ssh { target, options } => {
                 let words = ["ssh"].into_iter().chain(SSH_WORDS).map(str::to_owned);
-                Some(words.chain(options.iter().cloned()).chain(["--".to_owned(), target.clone()]).collect())
+                Some(
+                    words
+                        .chain(options.iter().cloned())
+                        .chain(["--".to_owned(), target.clone()])
+                        .collect(),
+                )
             }
         };
         Shell { ssh, silence_max: SILENCE_MAX }
@@ -90,7 +105,13 @@ impl Shell {
     }
 
     /// As [`Shell::run`]; the script reads a file from where it stands to its end.
-    pub fn send(&self, script: &str, words: &[&str], from: &mut File, stop: Stop<'_>) -> Result<Answer, FleetError> {
+    pub fn send(
+        &self,
+        script: &str,
+        words: &[&str],
+        from: &mut File,
+        stop: Stop<'_>,
+    ) -> Result<Answer, FleetError> {
         self.flow(script, words, Flow::Send(from), stop)
     }
 
@@ -105,7 +126,13 @@ impl Shell {
         self.flow(script, words, Flow::Receive(to, bytes_max), stop)
     }
 
-    fn flow(&self, script: &str, words: &[&str], flow: Flow<'_>, stop: Stop<'_>) -> Result<Answer, FleetError> {
+    fn flow(
+        &self,
+        script: &str,
+        words: &[&str],
+        flow: Flow<'_>,
+        stop: Stop<'_>,
+    ) -> Result<Answer, FleetError> {
         let mut command = self.command(script, words);
         command.stdin(if matches!(flow, Flow::Send(_)) { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -118,7 +145,8 @@ impl Shell {
             _ => FleetError::Connection(e.to_string()),
         })?;
         let moved = AtomicU64::new(0);
-        let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (input, output, errors) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         thread::scope(|scope| {
             let moved = &moved;
             let (reader, writer): (ScopedJoinHandle<'_, io::Result<Vec<u8>>>, _) = match flow {
@@ -127,9 +155,10 @@ impl Shell {
                     let send = scope.spawn(move || carry(Some(file), input, u64::MAX, moved));
                     (scope.spawn(move || copied(output, ANSWER_MAX, moved)), Some(send))
                 }
-                Flow::Receive(file, max) => {
-                    (scope.spawn(move || carry(output, Some(file), max, moved).map(|()| Vec::new())), None)
-                }
+                Flow::Receive(file, max) => (
+                    scope.spawn(move || carry(output, Some(file), max, moved).map(|()| Vec::new())),
+                    None,
+                ),
             };
             let complaints = scope.spawn(move || copied(errors, COMPLAINT_MAX, moved));
             let ended = self.wait(&mut child, moved, stop);
@@ -163,7 +192,12 @@ impl Shell {
     }
 
     /// Waits for the program, as long as something moves. Its exit code.
-    fn wait(&self, child: &mut Child, moved: &AtomicU64, stop: Stop<'_>) -> Result<i32, FleetError> {
+    fn wait(
+        &self,
+        child: &mut Child,
+        moved: &AtomicU64,
+        stop: Stop<'_>,
+    ) -> Result<i32, FleetError> {
         let (mut last, mut since) = (0, Instant::now());
         loop {
             let now = moved.load(Relaxed);
@@ -173,9 +207,10 @@ impl Shell {
             let why = match child.try_wait() {
                 Ok(Some(status)) => return Ok(status.code().unwrap_or(SSH_FAILED)),
                 Ok(None) if stop() => FleetError::Interrupted,
-                Ok(None) if since.elapsed() > self.silence_max => {
-                    FleetError::Connection(format!("nothing came for {} s", self.silence_max.as_secs()))
-                }
+                Ok(None) if since.elapsed() > self.silence_max => FleetError::Connection(format!(
+                    "nothing came for {} s",
+                    self.silence_max.as_secs()
+                )),
                 Ok(None) => {
                     thread::sleep(POLL);
                     continue;
@@ -213,7 +248,9 @@ impl Answer {
     pub fn success(self) -> Result<String, FleetError> {
         match (self.code, self.complaint.is_empty()) {
             (0, _) => Ok(self.said),
-            (code, true) => Err(FleetError::Place(format!("the place's shell ended with exit code {code}"))),
+            (code, true) => {
+                Err(FleetError::Place(format!("the place's shell ended with exit code {code}")))
+            }
             (_, false) => Err(FleetError::said(&self.complaint)),
         }
     }
@@ -240,8 +277,13 @@ fn copied(from: Option<impl Read>, max: u64, moved: &AtomicU64) -> io::Result<Ve
     }
 }
 
-/// Carries from one to the other until the end. What is beyond `max` is not taken, and counts as silence.
-fn carry(from: Option<impl Read>, to: Option<impl Write>, max: u64, moved: &AtomicU64) -> io::Result<()> {
+/// Carries from one to the other until the end, or until `max` bytes: who sends more has a closed pipe.
+fn carry(
+    from: Option<impl Read>,
+    to: Option<impl Write>,
+    max: u64,
+    moved: &AtomicU64,
+) -> io::Result<()> {
     let (Some(mut from), Some(mut to)) = (from, to) else { return Ok(()) };
     let mut piece = vec![0; 64 << 10];
     let mut left = max;
@@ -256,6 +298,9 @@ fn carry(from: Option<impl Read>, to: Option<impl Write>, max: u64, moved: &Atom
         to.write_all(&piece[..room])?;
         left -= room as u64;
         moved.fetch_add(room as u64, Relaxed);
+        if room < n {
+            return to.flush();
+        }
     }
 }
 
@@ -285,7 +330,14 @@ mod tests {
 
     #[test]
     fn a_broken_connection_is_no_answer_of_the_place() {
-        let ssh = |code: &str| Shell { ssh: Some(vec!["sh".into(), "-c".into(), format!("echo '\x1b[2Jlost' >&2; exit {code}")]), ..local() };
+        let ssh = |code: &str| Shell {
+            ssh: Some(vec![
+                "sh".into(),
+                "-c".into(),
+                format!("echo '\x1b[2Jlost' >&2; exit {code}"),
+            ]),
+            ..local()
+        };
         let broken = ssh("255").run("", &[], GO_ON).expect_err("broken");
         assert!(broken.is_connection() && broken.to_string().contains("lost"), "{broken}");
         assert!(!broken.to_string().contains('\x1b'));

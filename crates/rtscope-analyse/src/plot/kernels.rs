@@ -45,7 +45,10 @@ struct Shares<'a> {
 /// Draws the kernels under a load, or whatever else a curve stands for. `number` tells the sheets of one page apart; none without a wake-up.
 pub(crate) fn draw(
     (what, load): (&str, &str),
-    number: usize, curves: &[Curve<'_>], width: u32) -> Option<String> {
+    number: usize,
+    curves: &[Curve<'_>],
+    width: u32,
+) -> Option<String> {
     let all = || curves.iter().flat_map(|curve| &curve.seeds);
     let min_ns = all().filter_map(|seed| seed.min_ns()).min()?;
     let max_ns = all().filter_map(|seed| seed.max_ns()).max()?;
@@ -69,7 +72,11 @@ pub(crate) fn draw(
     sheet.base_line(&frame);
     sheet.read_out(readout(&frame, &shares, &edges, &x));
     let has_bands = curves.iter().any(|curve| curve.seeds.len() > 1);
-    let over = if has_bands { " over all its seeds; the band goes from its best to its worst seed" } else { "" };
+    let over = if has_bands {
+        " over all its seeds; the band goes from its best to its worst seed"
+    } else {
+        ""
+    };
     Some(sheet.finish(&format!("One curve a {what}{over}.")))
 }
 

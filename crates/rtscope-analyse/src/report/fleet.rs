@@ -154,9 +154,13 @@ impl FleetReport {
     #[must_use]
     pub fn new(plan: &Plan, version: &str, mut places: Vec<PlaceReport>) -> FleetReport {
         mark_outliers(&mut places);
-        let worst_ns = |place: &PlaceReport| place.outcome.cells().iter().filter_map(|cell| cell.p999_ns).max();
+        let worst_ns = |place: &PlaceReport| {
+            place.outcome.cells().iter().filter_map(|cell| cell.p999_ns).max()
+        };
         places.sort_by(|a, b| {
-            let key = |place: &PlaceReport| (!place.outlier.is_empty(), place.outcome.weight(), worst_ns(place));
+            let key = |place: &PlaceReport| {
+                (!place.outlier.is_empty(), place.outcome.weight(), worst_ns(place))
+            };
             key(b).cmp(&key(a)).then_with(|| a.place.cmp(&b.place))
         });
         let verdicts = places.iter().filter_map(|place| match &place.outcome {
@@ -265,7 +269,8 @@ pub fn text(all: &FleetReport) -> String {
     let width = all.places.iter().map(|place| place.place.len()).max().unwrap_or(0);
     for place in &all.places {
         let _ = write!(text, "\n{:width$}  {}", place.place, place.outcome.word());
-        let machine = [place.machine.as_str(), &place.kernel].into_iter().filter(|word| !word.is_empty());
+        let machine =
+            [place.machine.as_str(), &place.kernel].into_iter().filter(|word| !word.is_empty());
         let machine: Vec<&str> = machine.collect();
         if !machine.is_empty() {
             let _ = write!(text, " ({})", machine.join(", "));
@@ -273,7 +278,12 @@ pub fn text(all: &FleetReport) -> String {
         text.push('\n');
         for cell in place.outcome.cells() {
             let [p999, max] = [cell.p999_ns, cell.max_ns].map(figure);
-            let _ = writeln!(text, "    {}: p99.9 {p999} us, max {max} us, {}", cell.name, missed(cell));
+            let _ = writeln!(
+                text,
+                "    {}: p99.9 {p999} us, max {max} us, {}",
+                cell.name,
+                missed(cell)
+            );
         }
         for line in place.outlier.iter().map(String::as_str).chain(first_reason(&place.outcome)) {
             let _ = writeln!(text, "    {line}");
@@ -337,7 +347,8 @@ struct CellView<'a> {
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
 pub fn page(all: &FleetReport) -> String {
-    let cells = all.cells().into_iter().enumerate().map(|(number, name)| cell_view(all, number, name));
+    let cells =
+        all.cells().into_iter().enumerate().map(|(number, name)| cell_view(all, number, name));
     let page = Page {
         style: include_str!("template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
@@ -363,7 +374,9 @@ fn cell_view<'a>(all: &'a FleetReport, number: usize, name: &'a str) -> CellView
     let found: Vec<(&PlaceReport, &PlaceCell)> = all
         .places
         .iter()
-        .filter_map(|place| Some((place, place.outcome.cells().iter().find(|cell| cell.name == name)?)))
+        .filter_map(|place| {
+            Some((place, place.outcome.cells().iter().find(|cell| cell.name == name)?))
+        })
         .collect();
     let curve = |(n, (place, cell)): (usize, &(&'a PlaceReport, &'a PlaceCell))| Curve {
         name: &place.place,

@@ -10,9 +10,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{
-    folder, json, kill, output, processes_with, refused, start, text, wait_for,
-};
+use crate::support::{folder, json, kill, output, processes_with, refused, start, text, wait_for};
 
 /// How often rtscope is killed: more by hand.
 const KILLS: &str = "RTSCOPE_KILLS";
@@ -38,7 +36,9 @@ fn room(places: &[&str], plan: &str) -> TempDir {
     for place in places {
         let base = room.path().join(format!("at-{place}"));
         fs::create_dir(&base).expect("made");
-        text += &format!("[places.{place}]\nlocal = true\nfolder = {base:?}\ntags = [\"of={place}\"]\n");
+        text += &format!(
+            "[places.{place}]\nlocal = true\nfolder = {base:?}\ntags = [\"of={place}\"]\n"
+        );
     }
     fs::write(room.path().join("places.toml"), text).expect("written");
     room
@@ -52,7 +52,8 @@ fn assert_nothing_is_left(room: &Path) {
     });
     for entry in fs::read_dir(room).expect("listed").flatten() {
         if entry.file_name().to_string_lossy().starts_with("at-") {
-            let left: Vec<_> = fs::read_dir(entry.path()).expect("listed").flatten().map(|e| e.path()).collect();
+            let left: Vec<_> =
+                fs::read_dir(entry.path()).expect("listed").flatten().map(|e| e.path()).collect();
             assert!(left.is_empty(), "{left:?}");
         }
     }
@@ -76,7 +77,8 @@ fn document(output: &Output) -> Value {
 #[test]
 fn a_plan_runs_at_each_place_and_nothing_is_left_there() {
     let room = room(&["one", "two", "three"], PLAN);
-    let run = output(room.path(), "fleet run plan.toml --on of=one --on place=th* --out out --json");
+    let run =
+        output(room.path(), "fleet run plan.toml --on of=one --on place=th* --out out --json");
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     let report = document(&run);
     let places = report["places"].as_array().expect("places");
@@ -94,7 +96,11 @@ fn a_plan_runs_at_each_place_and_nothing_is_left_there() {
     // Every later verb finds a record.
     let record = json(room.path(), "report out/places/one --json");
     assert_eq!(record["plan"], "short", "{record}");
-    assert!(fs::read_to_string(room.path().join("out/index.html")).expect("a page").contains("2 places"));
+    assert!(
+        fs::read_to_string(room.path().join("out/index.html"))
+            .expect("a page")
+            .contains("2 places")
+    );
     refused(room.path(), "fleet run plan.toml --out out", 64, &["holds a fleet's run already"]);
 }
 
@@ -109,7 +115,8 @@ fn a_requirement_is_judged_here_and_decides_the_exit_code() {
 #[test]
 fn a_killed_rtscope_loses_no_place() {
     let kills: u32 = std::env::var(KILLS).ok().and_then(|n| n.parse().ok()).unwrap_or(4);
-    let mut noise = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").subsec_nanos();
+    let mut noise =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").subsec_nanos();
     let room = room(&["one", "two"], PLAN);
     let (mut collected, mut without) = (0, 0);
     for n in 0..kills {
@@ -128,7 +135,10 @@ fn a_killed_rtscope_loses_no_place() {
         let brought = output(room.path(), &format!("fleet collect {out} --json"));
         let report = document(&brought);
         for place in report["places"].as_array().expect("places") {
-            let started = journal().lines().any(|line| line.contains("started") && place["place"].as_str().is_some_and(|name| line.contains(name)));
+            let started = journal().lines().any(|line| {
+                line.contains("started")
+                    && place["place"].as_str().is_some_and(|name| line.contains(name))
+            });
             assert!(!started || place["outcome"] == "judged", "{place} {}", journal());
             match place["outcome"] == "judged" {
                 true => collected += 1,
@@ -136,7 +146,11 @@ fn a_killed_rtscope_loses_no_place() {
             }
         }
         let status = json(room.path(), &format!("fleet status {out} --json")).to_string();
-        assert!(!status.contains("running") && !status.contains("copied"), "{status} {}", journal());
+        assert!(
+            !status.contains("running") && !status.contains("copied"),
+            "{status} {}",
+            journal()
+        );
         assert_nothing_is_left(room.path());
     }
     println!("{kills} kills: {collected} records collected, {without} places that had not begun");
@@ -147,7 +161,9 @@ fn a_run_that_is_cut_at_its_place_gives_what_it_had() {
     let room = room(&["one"], LONG);
     let mut run = start(room.path(), "fleet run plan.toml --out out --lease 2min");
     let keeper = format!("fleet-agent keep --base {}", room.path().join("at-one").display());
-    wait_for("the run to begin", Duration::from_secs(30), || steps(room.path(), "out").contains("started"));
+    wait_for("the run to begin", Duration::from_secs(30), || {
+        steps(room.path(), "out").contains("started")
+    });
     std::thread::sleep(Duration::from_secs(3));
     for pid in processes_with(&keeper) {
         kill(pid, "KILL");
@@ -156,7 +172,11 @@ fn a_run_that_is_cut_at_its_place_gives_what_it_had() {
     run.wait().expect("ends");
     let report = document(&output(room.path(), "fleet collect out --json"));
     let place = &report["places"][0];
-    assert_eq!((&place["outcome"], &place["is_whole"]), (&"judged".into(), &false.into()), "{place}");
+    assert_eq!(
+        (&place["outcome"], &place["is_whole"]),
+        (&"judged".into(), &false.into()),
+        "{place}"
+    );
     assert!(place["cells"][0]["recorded"].as_u64().is_some_and(|n| n > 100), "{place}");
     assert_nothing_is_left(room.path());
 }
@@ -165,7 +185,9 @@ fn a_run_that_is_cut_at_its_place_gives_what_it_had() {
 fn a_place_has_one_run_at_a_time_and_comes_free_when_its_lease_ends() {
     let room = room(&["one"], LONG);
     let mut run = start(room.path(), "fleet run plan.toml --out first --lease 8s");
-    wait_for("the run to begin", Duration::from_secs(30), || steps(room.path(), "first").contains("started"));
+    wait_for("the run to begin", Duration::from_secs(30), || {
+        steps(room.path(), "first").contains("started")
+    });
     let second = output(room.path(), "fleet run plan.toml --out second --tries 1");
     assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
     assert!(text(&second.stdout).contains("the place is taken by "), "{}", text(&second.stdout));
@@ -188,7 +210,11 @@ fn wrong_places_are_refused_before_anything_is_taken() {
     refused(room.path(), "fleet list --on rt", 64, &["is no condition"]);
     refused(room.path(), "fleet list --places none.toml", 1, &["none.toml", "[places.NAME]"]);
     refused(room.path(), "fleet status plan.toml", 1, &["fleet.json"]);
-    fs::write(room.path().join("places.toml"), "[places.a]\nlocal = true\nprogram = \"plan.toml\"\n").expect("written");
+    fs::write(
+        room.path().join("places.toml"),
+        "[places.a]\nlocal = true\nprogram = \"plan.toml\"\n",
+    )
+    .expect("written");
     let run = output(room.path(), "fleet run plan.toml --out out");
     assert_eq!(run.status.code(), Some(1));
     assert!(text(&run.stdout).contains("not a program for Linux"), "{}", text(&run.stdout));

@@ -60,11 +60,23 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     page::publish(&args.folder, args.json)
 }
 
-fn bring(args: &Args, place: &Place, job: &journal::Job, journal: &Journal, stop: &(dyn Fn() -> bool + Sync)) {
+fn bring(
+    args: &Args,
+    place: &Place,
+    job: &journal::Job,
+    journal: &Journal,
+    stop: &(dyn Fn() -> bool + Sync),
+) {
     let drive = Drive::new(place, &job.name, journal, stop);
     // What a killed rtscope began last may not stand in its journal.
-    let has_run = |base: &PathBuf| job.has_started || drive.state(base).is_ok_and(|state| state != JobState::Copied);
-    let done = match job.base.as_ref().filter(|base| !args.give_up && job.record.is_none() && has_run(base)) {
+    let has_run = |base: &PathBuf| {
+        job.has_started || drive.state(base).is_ok_and(|state| state != JobState::Copied)
+    };
+    let done = match job
+        .base
+        .as_ref()
+        .filter(|base| !args.give_up && job.record.is_none() && has_run(base))
+    {
         Some(base) => {
             let record = run::record_folder(journal.folder(), &place.name);
             drive.finish(base, &record, Duration::from_nanos(args.patience.0)).map(|_| "collected")

@@ -16,7 +16,8 @@ use crate::{failure::error_text, record};
 /// where it says the same.
 pub(super) fn judge(folder: &Path, plan: &Plan) -> anyhow::Result<record::JudgedRecord> {
     let theirs = record::read_plan(folder)?;
-    let phases = |plan: &Plan| plan.phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
+    let phases =
+        |plan: &Plan| plan.phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
     if phases(&theirs) != phases(plan) {
         bail!("the record is of another plan than the one that was sent");
     }
@@ -42,12 +43,21 @@ pub(super) fn plan_of(order: &FleetOrder) -> anyhow::Result<Plan> {
     plan::parse_kept("fleet.json", &order.plan).context("the plan in fleet.json can't be read")
 }
 
-fn place_report(folder: &Path, plan: &Plan, name: &str, tags: &[String], jobs: &[Job]) -> PlaceReport {
-    let with_record = jobs.iter().rev().find_map(|job| job.record.as_ref().map(|record| (job, record)));
+fn place_report(
+    folder: &Path,
+    plan: &Plan,
+    name: &str,
+    tags: &[String],
+    jobs: &[Job],
+) -> PlaceReport {
+    let with_record =
+        jobs.iter().rev().find_map(|job| job.record.as_ref().map(|record| (job, record)));
     let known = jobs.iter().rev().find(|job| !job.machine.is_empty());
     let outcome = match (with_record, jobs.last()) {
         (Some((_, (record, is_whole))), _) => match judge(&folder.join(record), plan) {
-            Ok(judged) => PlaceOutcome::judged(&judged.judgement, record.display().to_string(), *is_whole),
+            Ok(judged) => {
+                PlaceOutcome::judged(&judged.judgement, record.display().to_string(), *is_whole)
+            }
             Err(e) => PlaceOutcome::NoRecord { why: error_text(&e) },
         },
         (None, Some(job)) if job.is_open() => PlaceOutcome::Open { step: step(job).to_owned() },
@@ -81,6 +91,10 @@ pub(super) fn step(job: &Job) -> &'static str {
 }
 
 /// The jobs of which something may still be at their places.
-pub(super) fn open_jobs(jobs: &BTreeMap<String, Vec<Job>>) -> impl Iterator<Item = (&String, &Job)> {
-    jobs.iter().flat_map(|(place, jobs)| jobs.iter().map(move |job| (place, job))).filter(|(_, job)| job.is_open())
+pub(super) fn open_jobs(
+    jobs: &BTreeMap<String, Vec<Job>>,
+) -> impl Iterator<Item = (&String, &Job)> {
+    jobs.iter()
+        .flat_map(|(place, jobs)| jobs.iter().map(move |job| (place, job)))
+        .filter(|(_, job)| job.is_open())
 }

@@ -47,7 +47,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut found: Vec<Found> = Vec::new();
     for some in places.chunks(AT_ONCE) {
         thread::scope(|scope| {
-            let looks: Vec<_> = some.iter().map(|place| scope.spawn(|| drive::look(place, &stop))).collect();
+            let looks: Vec<_> =
+                some.iter().map(|place| scope.spawn(|| drive::look(place, &stop))).collect();
             found.extend(looks.into_iter().map(|look| look.join().expect("a look doesn't panic")));
         });
     }
@@ -65,14 +66,22 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn line(place: &Place, found: &Found, width: usize) -> String {
-    let tags = if place.tags.is_empty() { String::new() } else { format!("  [{}]", place.tags.join(" ")) };
+    let tags =
+        if place.tags.is_empty() { String::new() } else { format!("  [{}]", place.tags.join(" ")) };
     let said = match found {
         Err(e) => e.to_string(),
         Ok(facts) => {
-            let model = facts.model.as_deref().map(|model| format!(", {model}")).unwrap_or_default();
-            let held = facts.held.as_ref().map_or_else(|| "free".to_owned(), |(holder, left)| {
-                format!("taken by {holder}, for at most {}", Nanos::from_ms(left.saturating_mul(1000)))
-            });
+            let model =
+                facts.model.as_deref().map(|model| format!(", {model}")).unwrap_or_default();
+            let held = facts.held.as_ref().map_or_else(
+                || "free".to_owned(),
+                |(holder, left)| {
+                    format!(
+                        "taken by {holder}, for at most {}",
+                        Nanos::from_ms(left.saturating_mul(1000))
+                    )
+                },
+            );
             format!("{held}; {}, Linux {}{model}", facts.machine, facts.kernel)
         }
     };

@@ -96,7 +96,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let name = format!("fleet-{}", plan.name);
     let out = args.out.clone().unwrap_or_else(|| record::fresh_folder(&name, &wall_clock));
     let file = args.chosen.places.canonicalize().unwrap_or_else(|_| args.chosen.places.clone());
-    let tags: BTreeMap<_, _> = places.iter().map(|place| (place.name.clone(), place.tags.clone())).collect();
+    let tags: BTreeMap<_, _> =
+        places.iter().map(|place| (place.name.clone(), place.tags.clone())).collect();
     let journal = Journal::create(&out, &FleetOrder::new(plan.to_toml(), file, tags))?;
     let interrupt = Interrupt::install_patient()?;
     let stop = || interrupt.is_stopped();
@@ -129,7 +130,8 @@ pub(super) fn record_folder(fleet: &Path, place: &str) -> PathBuf {
 
 impl Fleet<'_> {
     fn run(&self, places: &[Place]) {
-        let queue: Mutex<Vec<Queued<'_>>> = Mutex::new(places.iter().rev().map(|place| (place, 1)).collect());
+        let queue: Mutex<Vec<Queued<'_>>> =
+            Mutex::new(places.iter().rev().map(|place| (place, 1)).collect());
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let back = |one| queue.lock().unwrap_or_else(PoisonError::into_inner).insert(0, one);
         let workers = usize::from(self.args.at_once).min(places.len());
@@ -159,7 +161,8 @@ impl Fleet<'_> {
 
     /// The run that an earlier try began at a place and couldn't bring. One that never began is removed there.
     fn left_open(&self, place: &Place) -> Option<Job> {
-        let jobs = journal::read_jobs(self.journal.folder()).unwrap_or_default().remove(&place.name)?;
+        let jobs =
+            journal::read_jobs(self.journal.folder()).unwrap_or_default().remove(&place.name)?;
         let open = jobs.into_iter().rev().find(Job::is_open)?;
         if !open.has_started {
             let earlier = Drive::new(place, &open.name, self.journal, self.stop);
@@ -182,7 +185,8 @@ impl Fleet<'_> {
             Some(earlier) => {
                 note!("{}: goes on with the run that it has", place.name);
                 let base = earlier.base.clone().unwrap_or_default();
-                Drive::new(place, &earlier.name, self.journal, self.stop).finish(&base, &record, lease)
+                Drive::new(place, &earlier.name, self.journal, self.stop)
+                    .finish(&base, &record, lease)
             }
             None => {
                 note!("{}: begins", place.name);
@@ -191,7 +195,9 @@ impl Fleet<'_> {
         };
         match done {
             Ok(true) => note!("{}: its record is here", place.name),
-            Ok(false) => note!("{}: the run was cut short; its record is here as far as it got", place.name),
+            Ok(false) => {
+                note!("{}: the run was cut short; its record is here as far as it got", place.name)
+            }
             Err(why) => {
                 let may_succeed = why.is_connection() || matches!(why, FleetError::Taken { .. });
                 let is_final = !may_succeed || tries >= self.args.tries || (self.stop)();
@@ -214,7 +220,9 @@ fn program_for(place: &Place, machine: &str) -> Result<PathBuf, FleetError> {
     };
     let read = || -> anyhow::Result<()> {
         let program = GuestProgram::read(&path, is_named)?;
-        let called = program.machine().with_context(|| format!("{} is for an unknown machine", shown(&path)))?;
+        let called = program
+            .machine()
+            .with_context(|| format!("{} is for an unknown machine", shown(&path)))?;
         anyhow::ensure!(
             called == machine || (called == "armv7l" && machine == "aarch64"),
             "{} is for {called}, and the place is {machine}: name the rtscope for it with `program` in the file of places",

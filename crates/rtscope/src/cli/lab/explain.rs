@@ -150,7 +150,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn explained_by_events(args: &Args, cache: &Cache, interrupt: &Interrupt) -> anyhow::Result<()> {
     let open = |folder| anyhow::Ok(record::open(folder, &Additions::default())?.record);
     let (folder, events, cost) = if let Some(own) = events_of(&args.record)? {
-        let cost = "The guest recorded these events itself, so they delayed the wake-ups of this record.";
+        let cost =
+            "The guest recorded these events itself, so they delayed the wake-ups of this record.";
         (args.record.clone(), own, cost.to_owned())
     } else {
         let without = open(&args.record)?;

@@ -1,0 +1,281 @@
+//! Places that are reached by the real ssh: network namespaces of this machine, each with its sshd.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use rtscope_testing::skip::{program, root_or_skip, skip};
+use tempfile::TempDir;
+
+use crate::{
+    fleet::small_program,
+    support::{folder, output, start, text, wait_for},
+};
+
+/// A namespace with an address, a key and an sshd. All of it goes with the value.
+struct Far {
+    name: String,
+    room: TempDir,
+    /// Second byte of the addresses: several tests run at the same time.
+    net: u8,
+}
+
+fn run(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+impl Far {
+    /// Makes it; none, and a skip, where this machine can't.
+    fn make(test: &str, net: u8, more: &str) -> Option<Far> {
+        let sshd = Path::new("/usr/sbin/sshd");
+        if !root_or_skip(test) {
+            return None;
+        }
+        if !sshd.exists() || program("ssh").is_none() || program("ip").is_none() {
+            skip(test, "sshd, ssh or ip isn't installed");
+            return None;
+        }
+        let far = Far { name: format!("rtsf{}-{net}", std::process::id()), room: folder(), net };
+        let (name, room) = (&far.name, far.room.path());
+        let wire = format!("rtsf{net}w{}", std::process::id() % 10_000);
+        let made = run(&format!("ip netns add {name}"))
+            && run(&format!("ip link add {wire} type veth peer name eth0 netns {name}"))
+            && run(&format!("ip addr add 10.{net}.77.1/24 dev {wire}"))
+            && run(&format!("ip link set {wire} up"))
+            && run(&format!("ip -n {name} addr add 10.{net}.77.2/24 dev eth0"))
+            && run(&format!("ip -n {name} link set lo up"))
+            && run(&format!("ip -n {name} link set eth0 up"));
+        assert!(made, "root can make a network namespace");
+        for key in ["key", "hostkey"] {
+            let path = room.join(key);
+            let made = Command::new("ssh-keygen")
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(path)
+                .status();
+            assert!(made.is_ok_and(|status| status.success()));
+        }
+        let text = |name: &str| fs::read_to_string(room.join(name)).expect("a key");
+        fs::write(room.join("known"), format!("10.{net}.77.2 {}", text("hostkey.pub")))
+            .expect("written");
+        fs::create_dir_all("/run/sshd").expect("made");
+        fs::create_dir(room.join("base")).expect("made");
+        let at = room.display();
+        let config = format!(
+            "ListenAddress 10.{net}.77.2\nHostKey {at}/hostkey\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\n\
+             PidFile none\nPermitRootLogin yes\nMaxStartups 100\n{more}\n"
+        );
+        fs::write(room.join("sshd.conf"), config).expect("written");
+        small_program(&room.join("small"));
+        far.places("");
+        far.listen();
+        Some(far)
+    }
+
+    fn places(&self, options: &str) {
+        let (at, net) = (self.room.path().display(), self.net);
+        let text = format!(
+            "[places.far]\nssh = \"root@10.{net}.77.2\"\nfolder = \"{at}/base\"\nprogram = \"small\"\n\
+             ssh-options = [\"-F\", \"none\", \"-i\", \"{at}/key\", \"-o\", \"IdentitiesOnly=yes\", \"-o\", \
+             \"UserKnownHostsFile={at}/known\"{options}]\n"
+        );
+        fs::write(self.room.path().join("places.toml"), text).expect("written");
+        fs::write(
+            self.room.path().join("plan.toml"),
+            "name = 'short'\n[[phase]]\nname = 'rest'\nduration = '2s'\n",
+        )
+        .expect("written");
+    }
+
+    /// Starts sshd.
+    fn listen(&self) {
+        let config = self.room.path().join("sshd.conf");
+        let started = Command::new("ip")
+            .args(["netns", "exec", &self.name, "/usr/sbin/sshd", "-f"])
+            .arg(config)
+            .status();
+        assert!(started.is_ok_and(|status| status.success()), "sshd listens");
+    }
+
+    /// Kills sshd and its sessions, but not what they left running.
+    fn kill_sshd(&self) {
+        let listed =
+            Command::new("ip").args(["netns", "pids", &self.name]).output().expect("listed");
+        for pid in text(&listed.stdout).split_whitespace() {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.starts_with("sshd") {
+                run(&format!("kill -KILL {pid}"));
+            }
+        }
+    }
+
+    fn steps(&self) -> String {
+        fs::read_to_string(self.room.path().join("out/fleet.jsonl")).unwrap_or_default()
+    }
+
+    fn assert_nothing_is_left(&self) {
+        let base = self.room.path().join("base");
+        let is_empty = || fs::read_dir(&base).expect("listed").next().is_none();
+        wait_for("the place to be free", Duration::from_secs(20), is_empty);
+        let sleepers = || {
+            let listed =
+                Command::new("ip").args(["netns", "pids", &self.name]).output().expect("listed");
+            let names = text(&listed.stdout);
+            let names = names
+                .split_whitespace()
+                .map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default());
+            names.filter(|name| !name.starts_with("sshd") && !name.is_empty()).collect::<Vec<_>>()
+        };
+        wait_for("the place's processes to end", Duration::from_secs(20), || sleepers().is_empty());
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let listed = Command::new("ip").args(["netns", "pids", &self.name]).output();
+        for pid in listed.map(|listed| text(&listed.stdout)).unwrap_or_default().split_whitespace()
+        {
+            run(&format!("kill -KILL {pid}"));
+        }
+        run(&format!("ip netns del {}", self.name));
+    }
+}
+
+#[test]
+fn a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step() {
+    let Some(far) = Far::make("a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step", 201, "")
+    else {
+        return;
+    };
+    let room = far.room.path();
+    let errors = fs::File::create(room.join("errors")).expect("made");
+    let child = crate::support::rtscope(room)
+        .args(["fleet", "run", "plan.toml", "--out", "out", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .spawn()
+        .expect("starts");
+    // In the middle of the copy, and while the plan runs.
+    for step in ["\"taken\"", "\"started\""] {
+        let errors = || fs::read_to_string(room.join("errors")).unwrap_or_default();
+        wait_for(step, Duration::from_secs(30), || {
+            assert!(!errors().contains("tried again"), "{step}: {}\n{}", errors(), far.steps());
+            far.steps().contains(step)
+        });
+        std::thread::sleep(Duration::from_millis(150));
+        far.kill_sshd();
+        std::thread::sleep(Duration::from_millis(700));
+        far.listen();
+    }
+    let done = child.wait_with_output().expect("ends");
+    let said = far.steps();
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    assert_eq!(report["places"][0]["is_whole"], true, "{report}\n{said}");
+    far.assert_nothing_is_left();
+}
+
+#[test]
+fn hosts_are_checked_and_nothing_is_asked() {
+    let Some(far) = Far::make("hosts_are_checked_and_nothing_is_asked", 202, "") else { return };
+    let room = far.room.path();
+    let listed = output(room, "fleet list");
+    assert_eq!(listed.status.code(), Some(0), "{}{}", text(&listed.stdout), text(&listed.stderr));
+    fs::write(room.join("known"), "").expect("written");
+    let listed = output(room, "fleet list");
+    assert_eq!(listed.status.code(), Some(1));
+    assert!(
+        text(&listed.stdout).contains("Host key verification failed"),
+        "{}",
+        text(&listed.stdout)
+    );
+    far.places(", \"-o\", \"StrictHostKeyChecking=no\", \"-o\", \"PubkeyAuthentication=no\"");
+    let listed = output(room, "fleet list");
+    assert!(text(&listed.stdout).contains("Permission denied"), "{}", text(&listed.stdout));
+}
+
+/// What a hostile place answers to each request: names that leave the folder, more than was said, a verdict of its
+/// own, what a terminal would obey.
+const HOSTILE: &str = r#"#!/bin/sh
+case $SSH_ORIGINAL_COMMAND in
+    *"Takes the lease"*) printf 'base=%s\nmachine=x86_64\nkernel=\033[2J\033]0;owned\a\nmodel=x\n' "$BASE" ;;
+    *"Appends standard input"*) cat >/dev/null; echo "have=$(cat "$BASE/size")" ;;
+    *" begin "*) echo '{"state":"running"}' ;;
+    *" state") echo '{"state":"ended","exit_code":0,"signal":null,"seconds":1,"said":"\u001b[2J pass"}' ;;
+    *" list") cat "$BASE/list" ;;
+    *" send "*) yes ;;
+    *) cat >/dev/null; echo '"released"' ;;
+esac
+"#;
+
+#[test]
+fn a_hostile_place_harms_nothing_here() {
+    let test = "a_hostile_place_harms_nothing_here";
+    let Some(far) = Far::make(test, 203, "PermitUserEnvironment no\nForceCommand \"$HOSTILE\"")
+    else {
+        return;
+    };
+    let room = far.room.path();
+    let base = room.join("base");
+    let script = room.join("hostile.sh");
+    fs::write(&script, HOSTILE.replace("$BASE", &base.display().to_string())).expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
+    far.kill_sshd();
+    let config = room.join("sshd.conf");
+    let text_of = fs::read_to_string(&config).expect("read");
+    fs::write(&config, text_of.replace("\"$HOSTILE\"", &script.display().to_string()))
+        .expect("written");
+    far.listen();
+    let size = fs::metadata(room.join("small")).expect("there").len();
+    fs::write(base.join("size"), size.to_string()).expect("written");
+    let file = |path: &str, bytes: u64| {
+        format!("{{\"path\":{path:?},\"bytes\":{bytes},\"sha256\":\"00\"}}")
+    };
+    for (n, (files, why)) in [
+        (file("../../../../tmp/owned", 4), "is no record"),
+        (file("/etc/owned", 4), "is no record"),
+        (file("plan.toml", 10 << 30), "4096 are the most"),
+        (format!("{},{}", file("verdict.json", 9), file("plan.toml", 9)), "is damaged"),
+        (String::new(), "made no record"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fs::write(base.join("list"), format!("{{\"files\":[{files}]}}")).expect("written");
+        let run = output(room, &format!("fleet run plan.toml --out out{n} --tries 1"));
+        let said = format!("{}{}", text(&run.stdout), text(&run.stderr));
+        assert_eq!(run.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(why) && !said.contains('\u{1b}') && !said.contains('\u{7}'),
+            "{why}: {said}"
+        );
+        assert!(!room.join(format!("out{n}/places/far")).exists(), "no record is made of it");
+        let page = fs::read_to_string(room.join(format!("out{n}/index.html"))).expect("a page");
+        assert!(!page.contains('\u{1b}'));
+    }
+    assert!(!Path::new("/tmp/owned").exists() && !Path::new("/etc/owned").exists());
+}
+
+#[test]
+fn a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh() {
+    let Some(far) = Far::make("a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh", 204, "")
+    else {
+        return;
+    };
+    let room = far.room.path();
+    let mut run = start(room, "fleet run plan.toml --out out");
+    wait_for("the run to begin", Duration::from_secs(30), || far.steps().contains("\"started\""));
+    crate::support::kill(run.id(), "KILL");
+    run.wait().expect("ends");
+    let collected = output(room, "fleet collect out --json");
+    assert_eq!(collected.status.code(), Some(0), "{}", text(&collected.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&collected.stdout).expect("JSON");
+    assert_eq!(report["places"][0]["is_whole"], true, "{report}");
+    far.assert_nothing_is_left();
+}
