@@ -75,6 +75,12 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "make", sign: "make", reason: KERNEL },
     Package { name: "mtools", sign: "mformat", reason: REBOOT },
     Package { name: "npm", sign: "npm", reason: "fetches axe-core, which checks the pages" },
+    Package { name: "openssh-client", sign: "ssh", reason: "reaches the places of a fleet" },
+    Package {
+        name: "openssh-server",
+        sign: "/usr/sbin/sshd",
+        reason: "is what answers at the places of a fleet",
+    },
     Package { name: "patch", sign: "patch", reason: "applies real-time patches" },
     Package { name: "perl", sign: "prove", reason: "reads our KTAP as TAP" },
     Package { name: "python3", sign: "python3", reason: SKELETON },

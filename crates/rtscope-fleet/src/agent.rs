@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::FleetError,
     hold::Hold,
-    parcel::{self, Manifest},
+    parcel::{self, RecordManifest},
 };
 
 /// Files of a job's folder.
@@ -209,7 +209,7 @@ pub fn state(hold: &Hold) -> JobState {
 /// # Errors
 ///
 /// They can't be read.
-pub fn list(hold: &Hold) -> Result<Manifest, FleetError> {
+pub fn list(hold: &Hold) -> Result<RecordManifest, FleetError> {
     parcel::manifest(&hold.path(RECORD))
 }
 

@@ -14,9 +14,9 @@ use crate::{
     agent::{self, JobState, RunEnd},
     error::FleetError,
     hold::Hold,
-    journal::{JobStep, Journal},
-    parcel::{self, Arrival, Manifest},
-    places::Place,
+    journal::{FleetJournal, JobStep},
+    parcel::{self, RecordArrival, RecordManifest},
+    places::FleetPlace,
     shell::{Shell, Stop},
 };
 
@@ -48,14 +48,14 @@ pub struct Task<'a> {
     pub planned: Duration,
     /// How long a place stays taken when nobody gives it back.
     pub lease: Duration,
-    pub journal: &'a Journal,
+    pub journal: &'a FleetJournal,
 }
 
 /// A job at a place, and how to get there.
 pub struct Drive<'a> {
-    pub place: &'a Place,
+    pub place: &'a FleetPlace,
     pub job: &'a str,
-    pub journal: &'a Journal,
+    pub journal: &'a FleetJournal,
     pub stop: Stop<'a>,
     shell: Shell,
 }
@@ -111,7 +111,7 @@ impl Facts {
 /// # Errors
 ///
 /// It can't be reached.
-pub fn look(place: &Place, stop: Stop<'_>) -> Result<Facts, FleetError> {
+pub fn look(place: &FleetPlace, stop: Stop<'_>) -> Result<Facts, FleetError> {
     let folder = place.folder.as_deref().unwrap_or_default();
     let answer = Shell::of(place).run(include_str!("scripts/look.sh"), &[folder], stop)?;
     let facts = Facts::read(&answer.success()?);
@@ -121,7 +121,12 @@ pub fn look(place: &Place, stop: Stop<'_>) -> Result<Facts, FleetError> {
 
 impl<'a> Drive<'a> {
     #[must_use]
-    pub fn new(place: &'a Place, job: &'a str, journal: &'a Journal, stop: Stop<'a>) -> Drive<'a> {
+    pub fn new(
+        place: &'a FleetPlace,
+        job: &'a str,
+        journal: &'a FleetJournal,
+        stop: Stop<'a>,
+    ) -> Drive<'a> {
         Drive { place, job, journal, stop, shell: Shell::of(place) }
     }
 
@@ -344,13 +349,13 @@ impl<'a> Drive<'a> {
 
     /// Brings the record; how many bytes it has.
     fn collect(&self, base: &Path, record: &Path) -> Result<u64, FleetError> {
-        let manifest = self.again(|| self.ask::<Manifest>(base, "list", &[]))?;
+        let manifest = self.again(|| self.ask::<RecordManifest>(base, "list", &[]))?;
         let bytes = manifest.bytes();
         if bytes == 0 {
             return Ok(0);
         }
         let base_text = base.display().to_string();
-        let mut arrival = Arrival::open(record, manifest)?;
+        let mut arrival = RecordArrival::open(record, manifest)?;
         self.again(|| {
             let offset = arrival.arrived()?.to_string();
             let words = [base_text.as_str(), self.job, "send", "--offset", &offset];

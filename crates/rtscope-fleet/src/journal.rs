@@ -83,7 +83,7 @@ struct Line {
 
 /// A job as far as the steps tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Job {
+pub struct FleetJob {
     pub name: String,
     /// Where it is at the place, if it was taken.
     pub base: Option<PathBuf>,
@@ -102,18 +102,18 @@ pub struct Job {
 
 /// The folder, for the one process that works with it.
 #[derive(Debug)]
-pub struct Journal {
+pub struct FleetJournal {
     folder: PathBuf,
     file: Mutex<File>,
 }
 
-impl Journal {
+impl FleetJournal {
     /// Makes a new folder for an order.
     ///
     /// # Errors
     ///
     /// There is one already, or it can't be written.
-    pub fn create(folder: &Path, order: &FleetOrder) -> Result<Journal, FleetError> {
+    pub fn create(folder: &Path, order: &FleetOrder) -> Result<FleetJournal, FleetError> {
         fs::create_dir_all(folder).map_err(FleetError::file("make", folder))?;
         let path = folder.join(ORDER);
         if path.exists() {
@@ -124,7 +124,7 @@ impl Journal {
         }
         let text = serde_json::to_string_pretty(order).unwrap_or_default() + "\n";
         fs::write(&path, text).map_err(FleetError::file("write", &path))?;
-        Journal::open(folder)
+        FleetJournal::open(folder)
     }
 
     /// Opens the folder of an earlier run.
@@ -132,7 +132,7 @@ impl Journal {
     /// # Errors
     ///
     /// Another process works with it, or it can't be written.
-    pub fn open(folder: &Path) -> Result<Journal, FleetError> {
+    pub fn open(folder: &Path) -> Result<FleetJournal, FleetError> {
         let path = folder.join(STEPS);
         let file = File::options().create(true).append(true).open(&path);
         let file = file.map_err(FleetError::file("write", &path))?;
@@ -147,7 +147,7 @@ impl Journal {
         if fs::read(&path).is_ok_and(|text| !text.is_empty() && !text.ends_with(b"\n")) {
             file.write_all(b"\n").map_err(FleetError::file("write", &path))?;
         }
-        Ok(Journal { folder: folder.to_owned(), file: Mutex::new(file) })
+        Ok(FleetJournal { folder: folder.to_owned(), file: Mutex::new(file) })
     }
 
     #[must_use]
@@ -168,6 +168,12 @@ impl Journal {
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
         written.map_err(FleetError::file("write", self.folder.join(STEPS)))
     }
+}
+
+/// Whether a folder is that of a fleet's run, as far as its names say.
+#[must_use]
+pub fn is_fleet(folder: &Path) -> bool {
+    folder.join(ORDER).is_file()
 }
 
 /// Reads what was asked.
@@ -195,18 +201,18 @@ pub fn read_order(folder: &Path) -> Result<FleetOrder, FleetError> {
 /// # Errors
 ///
 /// The file can't be read.
-pub fn read_jobs(folder: &Path) -> Result<BTreeMap<String, Vec<Job>>, FleetError> {
+pub fn read_jobs(folder: &Path) -> Result<BTreeMap<String, Vec<FleetJob>>, FleetError> {
     let path = folder.join(STEPS);
     let text = match fs::read(&path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         text => text.map_err(FleetError::file("read", path))?,
     };
-    let mut places: BTreeMap<String, Vec<Job>> = BTreeMap::new();
+    let mut places: BTreeMap<String, Vec<FleetJob>> = BTreeMap::new();
     for line in String::from_utf8_lossy(&text).lines() {
         let Ok(line) = printable::from_json::<Line>(line) else { continue };
         let jobs = places.entry(line.place).or_default();
         if jobs.last().is_none_or(|job| job.name != line.job) {
-            jobs.push(Job { name: line.job, ..Job::default() });
+            jobs.push(FleetJob { name: line.job, ..FleetJob::default() });
         }
         if let Some(job) = jobs.last_mut() {
             job.at = line.at;
@@ -216,7 +222,7 @@ pub fn read_jobs(folder: &Path) -> Result<BTreeMap<String, Vec<Job>>, FleetError
     Ok(places)
 }
 
-impl Job {
+impl FleetJob {
     fn take(&mut self, step: JobStep) {
         match step {
             JobStep::Taken { base, machine, kernel, model, .. } => {
@@ -247,12 +253,15 @@ mod tests {
     fn a_journal_that_was_cut_tells_what_is_where() {
         let room = tempfile::tempdir().expect("a folder");
         let order = FleetOrder::new("name = \"x\"".into(), "places.toml".into(), BTreeMap::new());
-        let journal = Journal::create(room.path(), &order).expect("made");
+        let journal = FleetJournal::create(room.path(), &order).expect("made");
         assert!(
-            Journal::open(room.path()).expect_err("taken").to_string().contains("another rtscope")
+            FleetJournal::open(room.path())
+                .expect_err("taken")
+                .to_string()
+                .contains("another rtscope")
         );
         assert!(
-            Journal::create(room.path(), &order)
+            FleetJournal::create(room.path(), &order)
                 .expect_err("there")
                 .to_string()
                 .contains("already")
@@ -277,7 +286,7 @@ mod tests {
         let mut text = fs::read_to_string(&path).expect("read");
         text += "{\"at\":\"now\",\"pla";
         fs::write(&path, text).expect("written");
-        let journal = Journal::open(room.path()).expect("open");
+        let journal = FleetJournal::open(room.path()).expect("open");
         journal.step("a", "two", JobStep::Started).expect("written");
         let jobs = read_jobs(room.path()).expect("read");
         let [one, two] = jobs["a"].as_slice() else { panic!("{jobs:?}") };

@@ -7,6 +7,8 @@
 //! Nothing is installed at a place: all of a job is in one folder, which the keeper removes when the place is given
 //! back or when the lease ends.
 
+#![forbid(unsafe_code)]
+
 pub mod agent;
 pub mod drive;
 pub mod error;

@@ -25,7 +25,7 @@ const JUDGED_HERE: [&str; 3] = ["verdict.json", "accepted.json", "required.json"
 
 /// The files of a record, in the order in which they come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct RecordManifest {
     pub files: Vec<ListedFile>,
 }
 
@@ -38,7 +38,7 @@ pub struct ListedFile {
     pub sha256: String,
 }
 
-impl Manifest {
+impl RecordManifest {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
@@ -131,7 +131,7 @@ impl<W: Write> Write for Hashed<W> {
 /// # Errors
 ///
 /// A file can't be read.
-pub fn manifest(folder: &Path) -> Result<Manifest, FleetError> {
+pub fn manifest(folder: &Path) -> Result<RecordManifest, FleetError> {
     let mut files = Vec::new();
     for path in measured_files(folder)? {
         let full = folder.join(&path);
@@ -139,7 +139,7 @@ pub fn manifest(folder: &Path) -> Result<Manifest, FleetError> {
         let bytes = fs::metadata(&full).map_err(FleetError::file("read", &full))?.len();
         files.push(ListedFile { path, bytes, sha256 });
     }
-    Ok(Manifest { files })
+    Ok(RecordManifest { files })
 }
 
 /// The paths of regular files that were measured, sorted.
@@ -187,22 +187,22 @@ pub fn send(folder: &Path, offset: u64, out: &mut dyn Write) -> Result<(), Fleet
 
 /// What has arrived of a record, beside the folder that it will be.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct RecordArrival {
     folder: PathBuf,
-    manifest: Manifest,
+    manifest: RecordManifest,
     bytes: File,
 }
 
-impl Arrival {
+impl RecordArrival {
     /// Goes on where an earlier try stopped, if it was for the same files.
     ///
     /// # Errors
     ///
     /// The list is refused, or nothing can be written beside the folder.
-    pub fn open(folder: &Path, manifest: Manifest) -> Result<Arrival, FleetError> {
+    pub fn open(folder: &Path, manifest: RecordManifest) -> Result<RecordArrival, FleetError> {
         manifest.check()?;
         let (list, part) = (beside(folder, "list"), beside(folder, "part"));
-        let known: Option<Manifest> =
+        let known: Option<RecordManifest> =
             fs::read(&list).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let is_same = known.as_ref() == Some(&manifest);
         let bytes =
@@ -212,7 +212,7 @@ impl Arrival {
             let text = serde_json::to_vec(&manifest).unwrap_or_default();
             fs::write(&list, text).map_err(FleetError::file("write", &list))?;
         }
-        Ok(Arrival { folder: folder.to_owned(), manifest, bytes })
+        Ok(RecordArrival { folder: folder.to_owned(), manifest, bytes })
     }
 
     /// How much is there.
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(paths, ["plan.toml", "slices/t0.jsonl", "slices/t1.jsonl"]);
         let to = room.path().join("here");
         for _ in 0..40 {
-            let mut arrival = Arrival::open(&to, listed.clone()).expect("open");
+            let mut arrival = RecordArrival::open(&to, listed.clone()).expect("open");
             let offset = arrival.arrived().expect("known");
             let mut piece = Vec::new();
             send(&from, offset, &mut piece).expect("sent");
@@ -346,7 +346,7 @@ mod tests {
         let from = record(room.path(), "there");
         let listed = manifest(&from).expect("listed");
         let to = room.path().join("here");
-        let mut arrival = Arrival::open(&to, listed.clone()).expect("open");
+        let mut arrival = RecordArrival::open(&to, listed.clone()).expect("open");
         let mut piece = Vec::new();
         send(&from, 0, &mut piece).expect("sent");
         piece[3] ^= 1;
@@ -354,7 +354,7 @@ mod tests {
         let said = arrival.unpack().expect_err("damaged").to_string();
         assert!(said.contains("plan.toml is damaged") && !to.exists(), "{said}");
         assert_eq!(
-            Arrival::open(&to, listed).expect("open").arrived().expect("known"),
+            RecordArrival::open(&to, listed).expect("open").arrived().expect("known"),
             0,
             "from the start"
         );
@@ -373,13 +373,13 @@ mod tests {
             bytes: text.len() as u64,
             sha256: sha256.clone(),
         };
-        let listed = Manifest {
+        let listed = RecordManifest {
             files: ["accepted.json", "events.jsonl", "report.html", "verdict.json"]
                 .map(file)
                 .to_vec(),
         };
         let to = room.path().join("here");
-        let mut arrival = Arrival::open(&to, listed).expect("open");
+        let mut arrival = RecordArrival::open(&to, listed).expect("open");
         arrival.rest().expect("room").0.write_all(&text.repeat(4)).expect("written");
         arrival.unpack().expect("unpacked");
         let names: Vec<_> =
@@ -405,7 +405,7 @@ mod tests {
             (vec![file("a", u64::MAX), file("b", u64::MAX)], "MiB"),
             (vec![file("a", 1); FILES_MAX + 1], "files"),
         ] {
-            let said = Manifest { files }.check().expect_err(why).to_string();
+            let said = RecordManifest { files }.check().expect_err(why).to_string();
             assert!(said.contains(why) && !said.contains('\u{1b}'), "{said}");
         }
     }

@@ -15,7 +15,7 @@ use crate::selector::Selector;
 
 /// A machine that rtscope can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FleetPlace {
     /// Letters, digits, `-`, `_` and `.`: it names a folder of results.
     pub name: String,
     pub reach: Reach,
@@ -98,7 +98,7 @@ const NAME_MAX: usize = 60;
 /// # Errors
 ///
 /// All that is wrong with the text, with lines where they are known.
-pub fn parse(file: &Path, text: &str) -> Result<Vec<Place>, TextError> {
+pub fn parse(file: &Path, text: &str) -> Result<Vec<FleetPlace>, TextError> {
     let name = file.display().to_string();
     let read: Text = toml::from_str(text)
         .map_err(|e| TextError { name: name.clone(), problems: vec![problem_of(text, &e)] })?;
@@ -126,7 +126,7 @@ fn place_of(
     text: PlaceText,
     defaults: &DefaultsText,
     base: &Path,
-) -> Result<Place, String> {
+) -> Result<FleetPlace, String> {
     if !is_name(name) {
         return Err(format!(
             "a name has 1 to {NAME_MAX} letters, digits, - _ or ., and begins with a letter or a digit"
@@ -163,7 +163,7 @@ fn place_of(
     }
     let program = text.program.or_else(|| defaults.program.clone()).map(|path| base.join(path));
     let lease = text.lease.or(defaults.lease);
-    Ok(Place { name: name.to_owned(), reach, tags, folder, program, lease })
+    Ok(FleetPlace { name: name.to_owned(), reach, tags, folder, program, lease })
 }
 
 /// Whether it can name a place, and a folder of results.
@@ -187,7 +187,7 @@ fn line_of_place(text: &str, name: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<Place>, String> {
+    fn read(text: &str) -> Result<Vec<FleetPlace>, String> {
         parse(Path::new("lab/places.toml"), text).map_err(|e| e.to_string())
     }
 

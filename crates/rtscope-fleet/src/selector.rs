@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::places::Place;
+use crate::places::FleetPlace;
 
 /// Conditions that a place meets all of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Condition {
         Ok(Condition { key: key.to_owned(), is_equal, value: value.to_owned() })
     }
 
-    fn is_met(&self, place: &Place) -> bool {
+    fn is_met(&self, place: &FleetPlace) -> bool {
         let is_tag = |tag: &String| fits(&self.value, tag);
         let has_value = |tag: &String| {
             tag.split_once('=')
@@ -73,7 +73,7 @@ impl fmt::Display for Selector {
 impl Selector {
     /// Whether a place meets all conditions.
     #[must_use]
-    pub fn selects(&self, place: &Place) -> bool {
+    pub fn selects(&self, place: &FleetPlace) -> bool {
         self.0.iter().all(|condition| condition.is_met(place))
     }
 
@@ -109,8 +109,14 @@ mod tests {
     fn places_are_chosen_by_name_and_tags() {
         let tags = ["rt", "arch=arm64", "rack=3/2"].map(str::to_owned).to_vec();
         let name = "drill-12".to_owned();
-        let place =
-            Place { name, reach: Reach::Local, tags, folder: None, program: None, lease: None };
+        let place = FleetPlace {
+            name,
+            reach: Reach::Local,
+            tags,
+            folder: None,
+            program: None,
+            lease: None,
+        };
         let selects = |text: &str| text.parse::<Selector>().expect("a selector").selects(&place);
         for text in [
             "place=drill-12",

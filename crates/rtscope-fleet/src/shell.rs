@@ -17,7 +17,7 @@ use rtscope_sys::{fork::signal, process};
 
 use crate::{
     error::FleetError,
-    places::{Place, Reach},
+    places::{FleetPlace, Reach},
 };
 
 /// How long a place may be silent, and take nothing.
@@ -62,7 +62,7 @@ pub struct Shell {
 
 /// What a script did.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ShellAnswer {
     pub code: i32,
     pub said: String,
     /// The end of what it said on standard error, printable.
@@ -79,7 +79,7 @@ enum Flow<'a> {
 
 impl Shell {
     #[must_use]
-    pub fn of(place: &Place) -> Shell {
+    pub fn of(place: &FleetPlace) -> Shell {
         let ssh = match &place.reach {
             Reach::Local => None,
             Reach::Ssh { target, options } => {
@@ -100,7 +100,12 @@ impl Shell {
     /// # Errors
     ///
     /// There is no connection, it broke, nothing came for a minute, or the user ended it. A script that fails is none.
-    pub fn run(&self, script: &str, words: &[&str], stop: Stop<'_>) -> Result<Answer, FleetError> {
+    pub fn run(
+        &self,
+        script: &str,
+        words: &[&str],
+        stop: Stop<'_>,
+    ) -> Result<ShellAnswer, FleetError> {
         self.flow(script, words, Flow::Words, stop)
     }
 
@@ -111,7 +116,7 @@ impl Shell {
         words: &[&str],
         from: &mut File,
         stop: Stop<'_>,
-    ) -> Result<Answer, FleetError> {
+    ) -> Result<ShellAnswer, FleetError> {
         self.flow(script, words, Flow::Send(from), stop)
     }
 
@@ -122,7 +127,7 @@ impl Shell {
         words: &[&str],
         (to, bytes_max): (&mut File, u64),
         stop: Stop<'_>,
-    ) -> Result<Answer, FleetError> {
+    ) -> Result<ShellAnswer, FleetError> {
         self.flow(script, words, Flow::Receive(to, bytes_max), stop)
     }
 
@@ -132,7 +137,7 @@ impl Shell {
         words: &[&str],
         flow: Flow<'_>,
         stop: Stop<'_>,
-    ) -> Result<Answer, FleetError> {
+    ) -> Result<ShellAnswer, FleetError> {
         let mut command = self.command(script, words);
         command.stdin(if matches!(flow, Flow::Send(_)) { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -224,7 +229,7 @@ impl Shell {
         }
     }
 
-    fn answer(&self, code: i32, said: &[u8], complaint: &[u8]) -> Result<Answer, FleetError> {
+    fn answer(&self, code: i32, said: &[u8], complaint: &[u8]) -> Result<ShellAnswer, FleetError> {
         let complaint = String::from_utf8_lossy(complaint);
         let lines: Vec<&str> = complaint.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(3)..];
@@ -235,11 +240,11 @@ impl Shell {
                 false => complaint,
             }));
         }
-        Ok(Answer { code, said: String::from_utf8_lossy(said).into_owned(), complaint })
+        Ok(ShellAnswer { code, said: String::from_utf8_lossy(said).into_owned(), complaint })
     }
 }
 
-impl Answer {
+impl ShellAnswer {
     /// What a script said that did what it should.
     ///
     /// # Errors

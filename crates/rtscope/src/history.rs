@@ -15,7 +15,7 @@ use rtscope_model::{
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 /// Version of the tables, kept in the file's `user_version`.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 const TABLES: &str = "
 CREATE TABLE run (
@@ -54,6 +54,13 @@ ALTER TABLE cell ADD COLUMN unplaced INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE cell ADD COLUMN unplaced_from_ns INTEGER NOT NULL DEFAULT 0;
 ";
 
+/// From version 2 to 3: where in a fleet a run was.
+const SINCE_2: &str = "
+ALTER TABLE run ADD COLUMN place TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN tags TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN model TEXT NOT NULL DEFAULT '';
+";
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -71,6 +78,18 @@ pub(crate) struct Entry {
     pub(crate) label: String,
     pub(crate) verdict: String,
     pub(crate) folder: String,
+    /// In a fleet; empty for a run that belongs to none.
+    pub(crate) place: RunPlace,
+}
+
+/// Where in a fleet a run was. All of it is empty for a run that belongs to none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunPlace {
+    pub(crate) name: String,
+    /// With blanks between them.
+    pub(crate) tags: String,
+    /// Of the device tree.
+    pub(crate) model: String,
 }
 
 /// A cell of a run of the history.
@@ -98,6 +117,12 @@ pub(crate) struct Wanted {
     /// Select runs with this label
     #[arg(long)]
     pub(crate) label: Option<String>,
+    /// Select runs at this place of a fleet
+    #[arg(long)]
+    pub(crate) place: Option<String>,
+    /// Select runs at places with this tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
 }
 
 /// Where the history is when no file is named: `rtscope/history.sqlite` in the user's data folder.
@@ -121,25 +146,20 @@ impl Store {
         let version: i32 = connection
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .with_context(told)?;
-        match version {
-            0 => {
-                let change = connection.transaction().with_context(told)?;
-                change.execute_batch(TABLES).with_context(told)?;
-                change.execute_batch(SINCE_1).with_context(told)?;
-                change.pragma_update(None, "user_version", VERSION).with_context(told)?;
-                change.commit().with_context(told)?;
-            }
-            1 => {
-                let change = connection.transaction().with_context(told)?;
-                change.execute_batch(SINCE_1).with_context(told)?;
-                change.pragma_update(None, "user_version", VERSION).with_context(told)?;
-                change.commit().with_context(told)?;
-            }
-            VERSION => {}
-            newer => anyhow::bail!(
-                "{} is of version {newer}; this rtscope reads version {VERSION}",
+        let steps = [TABLES, SINCE_1, SINCE_2];
+        let Some(missing) = usize::try_from(version).ok().and_then(|done| steps.get(done..)) else {
+            anyhow::bail!(
+                "{} is of version {version}; this rtscope reads version {VERSION}",
                 file.display()
-            ),
+            );
+        };
+        if !missing.is_empty() {
+            let change = connection.transaction().with_context(told)?;
+            for step in missing {
+                change.execute_batch(step).with_context(told)?;
+            }
+            change.pragma_update(None, "user_version", VERSION).with_context(told)?;
+            change.commit().with_context(told)?;
         }
         Ok(Store { connection })
     }
@@ -150,7 +170,7 @@ impl Store {
         &mut self,
         record: &Record,
         judgement: &Judgement,
-        label: &str,
+        (label, place): (&str, &RunPlace),
         folder: &str,
         at: Option<jiff::civil::Date>,
     ) -> anyhow::Result<Option<i64>> {
@@ -175,9 +195,21 @@ impl Store {
         let verdict = word(judgement.verdict);
         let change = self.connection.transaction()?;
         let added = change.execute(
-            "INSERT OR IGNORE INTO run (started, host, kernel, plan, label, verdict, folder)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![started, host, kernel, record.plan.name, label, verdict, folder],
+            "INSERT OR IGNORE INTO run
+                 (started, host, kernel, plan, label, verdict, folder, place, tags, model)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                started,
+                host,
+                kernel,
+                record.plan.name,
+                label,
+                verdict,
+                folder,
+                place.name,
+                place.tags,
+                place.model
+            ],
         )?;
         if added == 0 {
             return Ok(None);
@@ -193,21 +225,24 @@ impl Store {
     /// The runs that are wanted, the earliest first.
     pub(crate) fn list(&self, wanted: &Wanted) -> anyhow::Result<Vec<Entry>> {
         let mut query = self.connection.prepare(
-            "SELECT id, started, host, kernel, plan, label, verdict, folder FROM run
+            "SELECT id, started, host, kernel, plan, label, verdict, folder, place, tags, model FROM run
              WHERE (?1 IS NULL OR host = ?1)
                AND (?2 IS NULL OR substr(kernel, 1, length(?2)) = ?2)
                AND (?3 IS NULL OR plan = ?3)
                AND (?4 IS NULL OR label = ?4)
+               AND (?5 IS NULL OR place = ?5)
+               AND (?6 IS NULL OR instr(' ' || tags || ' ', ' ' || ?6 || ' ') > 0)
              ORDER BY started, id",
         )?;
-        let found = query
-            .query_map(params![wanted.host, wanted.kernel, wanted.plan, wanted.label], entry)?;
+        let Wanted { host, kernel, plan, label, place, tag } = wanted;
+        let found = query.query_map(params![host, kernel, plan, label, place, tag], entry)?;
         Ok(found.collect::<Result<_, _>>()?)
     }
 
     pub(crate) fn run(&self, id: i64) -> anyhow::Result<Option<Entry>> {
         let query =
-            "SELECT id, started, host, kernel, plan, label, verdict, folder FROM run WHERE id = ?1";
+            "SELECT id, started, host, kernel, plan, label, verdict, folder, place, tags, model
+             FROM run WHERE id = ?1";
         Ok(self.connection.query_row(query, [id], entry).optional()?)
     }
 
@@ -293,6 +328,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         label: text(5)?,
         verdict: text(6)?,
         folder: text(7)?,
+        place: RunPlace { name: text(8)?, tags: text(9)?, model: text(10)? },
     })
 }
 

@@ -133,7 +133,7 @@ impl CellComparison {
     }
 
     /// What differs, with its size.
-    pub(super) fn differing(&self) -> Vec<String> {
+    pub(crate) fn differing(&self) -> Vec<String> {
         let is_real = |ratio: &&ShareRatio| ratio.chance.is_different();
         let shifts = self.shifts.iter().filter(|shift| shift.is_different()).map(|shift| {
             format!(

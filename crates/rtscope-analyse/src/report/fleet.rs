@@ -10,7 +10,6 @@ use crate::{
     judgement::Judgement,
     number::{counted, grouped, us},
     plot::{self, kernels::Curve},
-    statistics::quantile,
 };
 
 /// [`FleetReport::format`].
@@ -58,7 +57,7 @@ pub struct PlaceReport {
     pub model: Option<String>,
     #[serde(flatten)]
     pub outcome: PlaceOutcome,
-    /// Why its figures differ from those of the others; empty where they don't, or where nobody can say.
+    /// In what it stands out; empty where it doesn't, or where nobody can say.
     pub outlier: Vec<String>,
 }
 
@@ -90,6 +89,8 @@ pub struct PlaceCell {
     /// None where that is not known.
     pub missed: Option<u64>,
     pub p999_ns: Option<u64>,
+    /// Lower end of its 95 % interval; none when the run is too short to have one.
+    pub p999_low_ns: Option<u64>,
     pub max_ns: Option<u64>,
     #[serde(skip)]
     histogram: Histogram,
@@ -101,11 +102,13 @@ impl PlaceOutcome {
     pub fn judged(judgement: &Judgement, record: String, is_whole: bool) -> PlaceOutcome {
         let cells = judgement.cells.iter().map(|cell| {
             let histogram = cell.all.histogram.clone();
+            let tail = cell.all.quantiles.iter().find(|one| one.parts == TAIL);
             PlaceCell {
                 name: cell.name.clone(),
                 recorded: cell.all.recorded,
                 missed: cell.all.missed_is_known.then_some(cell.all.missed),
-                p999_ns: quantile::estimate(&histogram, TAIL).map(|found| found.value_ns),
+                p999_ns: tail.map(|tail| tail.value_ns),
+                p999_low_ns: tail.and_then(|tail| tail.low_ns),
                 max_ns: histogram.max_ns(),
                 histogram,
             }
@@ -202,38 +205,22 @@ impl FleetReport {
         let outliers = self.places.iter().filter(|place| !place.outlier.is_empty()).count() as u64;
         let outliers = match outliers {
             0 => String::new(),
-            1 => "; 1 differs from the rest".to_owned(),
-            n => format!("; {n} differ from the rest"),
+            1 => "; 1 stands out".to_owned(),
+            n => format!("; {n} stand out"),
         };
         format!("{}: {}{outliers}", counted(self.places.len() as u64, "place"), told.join(", "))
     }
-
-    /// The names of the cells, in the order of the plan.
-    fn cells(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for cell in self.places.iter().flat_map(|place| place.outcome.cells()) {
-            if !names.contains(&cell.name.as_str()) {
-                names.push(&cell.name);
-            }
-        }
-        names
-    }
 }
 
-/// Marks the places whose p99.9 of a cell is far above the fleet's median. Latencies differ by factors, so their
-/// logarithms are compared; the median absolute deviation stands a few outliers among many places.
+/// Marks the places whose p99.9 of a cell is far above the fleet's median, even at the lower end of its interval.
+/// Latencies differ by factors, so their logarithms are compared; the median absolute deviation stands a few outliers
+/// among many places.
 fn mark_outliers(places: &mut [PlaceReport]) {
-    let mut names: Vec<String> = Vec::new();
-    for cell in places.iter().flat_map(|place| place.outcome.cells()) {
-        if !names.contains(&cell.name) {
-            names.push(cell.name.clone());
-        }
-    }
-    for name in names {
-        let of = |place: &PlaceReport| {
-            let cell = place.outcome.cells().iter().find(|cell| cell.name == name)?;
-            cell.p999_ns.map(|ns| (ns.max(1) as f64).ln())
-        };
+    for name in names(places) {
+        let log = |ns: u64| (ns.max(1) as f64).ln();
+        let cell =
+            |place: &PlaceReport| place.outcome.cells().iter().position(|cell| cell.name == name);
+        let of = |place: &PlaceReport| place.outcome.cells()[cell(place)?].p999_ns.map(log);
         let all: Vec<f64> = places.iter().filter_map(of).collect();
         if all.len() < OUTLIERS_FROM {
             continue;
@@ -242,15 +229,27 @@ fn mark_outliers(places: &mut [PlaceReport]) {
         let spread = MAD_SCALE * median(all.iter().map(|one| (one - middle).abs()).collect());
         let limit = middle + (DEVIATIONS * spread).max(FACTOR.ln());
         for place in places.iter_mut() {
-            if let Some(found) = of(place).filter(|found| *found > limit) {
+            let low = cell(place).and_then(|n| place.outcome.cells()[n].p999_low_ns).map(log);
+            if let Some(low) = low.filter(|low| *low > limit) {
                 place.outlier.push(format!(
-                    "{name}: its p99.9 is {:.1} times the fleet's median of {} us",
-                    (found - middle).exp(),
+                    "{name}: its p99.9 is at least {:.1} times the fleet's median of {} us",
+                    (low - middle).exp(),
                     us(middle.exp() as u64)
                 ));
             }
         }
     }
+}
+
+/// The names of the cells, in the order of the plan.
+fn names(places: &[PlaceReport]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for cell in places.iter().flat_map(|place| place.outcome.cells()) {
+        if !names.contains(&cell.name) {
+            names.push(cell.name.clone());
+        }
+    }
+    names
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -318,7 +317,7 @@ struct Page<'a> {
     headline: String,
     all: &'a FleetReport,
     rows: Vec<PlaceRow<'a>>,
-    cells: Vec<CellView<'a>>,
+    cells: Vec<CellView>,
     json: String,
 }
 
@@ -332,8 +331,8 @@ struct PlaceRow<'a> {
 }
 
 #[derive(Debug)]
-struct CellView<'a> {
-    name: &'a str,
+struct CellView {
+    name: String,
     svg: Option<String>,
     /// Places that the plot leaves out.
     hidden: usize,
@@ -347,8 +346,8 @@ struct CellView<'a> {
 /// Never: the template only fails when its target does, and that is a string.
 #[must_use]
 pub fn page(all: &FleetReport) -> String {
-    let cells =
-        all.cells().into_iter().enumerate().map(|(number, name)| cell_view(all, number, name));
+    let cells = names(&all.places).into_iter().enumerate();
+    let cells = cells.map(|(number, name)| cell_view(all, number, name));
     let page = Page {
         style: include_str!("template/style.css"),
         plot_rules: plot::cell_rules() + &plot::dark_rules(),
@@ -370,7 +369,7 @@ fn place_row(place: &PlaceReport) -> PlaceRow<'_> {
     PlaceRow { place, word: outcome.word(), page, why: first_reason(outcome) }
 }
 
-fn cell_view<'a>(all: &'a FleetReport, number: usize, name: &'a str) -> CellView<'a> {
+fn cell_view<'a>(all: &'a FleetReport, number: usize, name: String) -> CellView {
     let found: Vec<(&PlaceReport, &PlaceCell)> = all
         .places
         .iter()
@@ -384,7 +383,7 @@ fn cell_view<'a>(all: &'a FleetReport, number: usize, name: &'a str) -> CellView
         seeds: vec![&cell.histogram],
     };
     let curves: Vec<Curve<'_>> = found.iter().take(CURVES_MAX).enumerate().map(curve).collect();
-    let svg = plot::kernels::draw(("place", name), number, &curves, plot::INLINE_WIDTH);
+    let svg = plot::kernels::draw(("place", &name), number, &curves, plot::INLINE_WIDTH);
     let row = |(place, cell): &(&PlaceReport, &PlaceCell)| {
         [
             place.place.clone(),

@@ -8,6 +8,7 @@ pub mod drift;
 pub mod explain;
 pub mod explain_lab;
 pub mod fleet;
+pub mod fleet_compare;
 pub mod html;
 pub mod interruptions;
 pub mod lab;

@@ -16,8 +16,9 @@ use serde_json::json;
 
 use super::{Refused, print};
 use crate::{
+    cli::fleet,
     exit,
-    history::{self, Entry, Store, Wanted},
+    history::{self, Entry, RunPlace, Store, Wanted},
     output::{print_folded, shown},
     png,
     record::{self, Additions, Destination},
@@ -31,6 +32,7 @@ pub(super) enum Verb {
     /// Examples:
     ///   rtscope history import rtscope-runs/quick-*
     ///   rtscope history import --label 'rack 3' --at 2025-01-31 old-run
+    ///   rtscope history import rtscope-runs/fleet-quick-*
     #[command(verbatim_doc_comment)]
     Import(Import),
     /// List the runs
@@ -51,6 +53,7 @@ pub(super) enum Verb {
     /// Examples:
     ///   rtscope history trend message
     ///   rtscope history trend message --statistic max --out max.svg
+    ///   rtscope history trend message --place drill-3
     #[command(verbatim_doc_comment)]
     Trend(Trend),
 }
@@ -65,7 +68,7 @@ pub(super) struct File {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
-    /// Folders of records
+    /// Folders of records, or of `rtscope fleet run` with the records of its places
     #[arg(required = true)]
     runs: Vec<PathBuf>,
     /// Label for these runs, for example `rack 3`
@@ -146,16 +149,20 @@ fn open(file: &File) -> anyhow::Result<Store> {
 fn import(args: &Import) -> anyhow::Result<()> {
     let mut store = open(&args.file)?;
     let is_record = |run: &PathBuf| record::is_one(run);
-    for run in &args.runs {
+    let runs: Vec<(PathBuf, RunPlace)> =
+        args.runs.iter().map(|run| fleet::records_in(run)).collect::<Result<Vec<_>, _>>()?.concat();
+    let any_record = runs.iter().any(|(run, _)| is_record(run));
+    for (run, place) in &runs {
         // A pattern such as rtscope-runs/* also names pages, plots and results of other commands.
-        if args.runs.iter().any(is_record) && run.exists() && !is_record(run) {
+        if any_record && run.exists() && !is_record(run) {
             print(&format!("{} is not a record: skipped\n", shown(run)))?;
             continue;
         }
         let judged = record::open(run, &Additions::default())?;
         let folder = run.canonicalize().unwrap_or_else(|_| run.clone());
         let folder = folder.display().to_string();
-        let added = store.add(&judged.record, &judged.judgement, &args.label, &folder, args.at)?;
+        let added =
+            store.add(&judged.record, &judged.judgement, (&args.label, place), &folder, args.at)?;
         let told = added.map_or_else(|| "is there already".to_owned(), |id| format!("is run {id}"));
         print(&format!("{} {told}\n", shown(run)))?;
     }
@@ -185,17 +192,19 @@ fn on(host: &str, kernel: &str) -> String {
 }
 
 fn document(run: &Entry) -> serde_json::Value {
-    let Entry { id, started, host, kernel, plan, label, verdict, folder } = run;
+    let Entry { id, started, host, kernel, plan, label, verdict, folder, place } = run;
     json!({
         "id": id, "started": started, "host": host, "kernel": kernel, "plan": plan, "label": label,
-        "verdict": verdict, "folder": folder,
+        "verdict": verdict, "folder": folder, "place": place.name, "tags": place.tags, "model": place.model,
     })
 }
 
 fn line(run: &Entry) -> String {
     let Entry { id, started, host, kernel, plan, label, verdict, .. } = run;
     let label = if label.is_empty() { String::new() } else { format!("  [{label}]") };
-    let on = on(host, kernel);
+    let place = &run.place.name;
+    let at = if place.is_empty() { String::new() } else { format!("{place}: ") };
+    let on = at + &on(host, kernel);
     format!("{id:>5}  {started}  {plan:<12} {verdict:<12} {on}{label}\n")
 }
 

@@ -105,6 +105,52 @@ fn a_plan_runs_at_each_place_and_nothing_is_left_there() {
 }
 
 #[test]
+fn a_fleet_is_compared_and_followed_place_by_place() {
+    let room = room(&["one", "two"], "name = 'p'\n[[phase]]\nname = 'rest'\nduration = '300ms'\n");
+    for (out, more) in
+        [("a1", ""), ("a2", ""), ("b1", "--interval 3ms"), ("b2", "--interval 3ms --on place=one")]
+    {
+        let run = output(room.path(), &format!("fleet run plan.toml --out {out} --json {more}"));
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    }
+    let compared = json(room.path(), "fleet compare --out pages --json a1 a2 -- b1 b2");
+    let mut names: Vec<&str> = compared["places"]
+        .as_array()
+        .expect("places")
+        .iter()
+        .filter_map(|one| one["place"].as_str())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["one", "two"]);
+    let one =
+        compared["places"].as_array().expect("places").iter().find(|one| one["place"] == "one");
+    assert_eq!(
+        one.expect("a place")["b"].as_array().map(Vec::len),
+        Some(2),
+        "two runs of this place, one of the other"
+    );
+    assert!(
+        room.path().join("pages/one.html").is_file()
+            && room.path().join("pages/index.html").is_file()
+    );
+    let only = json(room.path(), "fleet compare a1 b2 --out pages2 --json");
+    assert_eq!(only["on_one_side"], serde_json::json!(["two"]));
+    refused(room.path(), "fleet compare a1 places.toml", 1, &["fleet.json"]);
+    refused(room.path(), "fleet compare a1 -- b1 --json", 64, &["write options before"]);
+
+    let added = output(room.path(), "history import a1 b2 --store h.sqlite");
+    assert_eq!(text(&added.stdout).lines().count(), 3, "{}", text(&added.stdout));
+    let count = |more: &str| {
+        let list = json(room.path(), &format!("history list --store h.sqlite --json {more}"));
+        list.as_array().map(Vec::len)
+    };
+    assert_eq!(
+        (count("--place one"), count("--tag of=two"), count("--tag two")),
+        (Some(2), Some(1), Some(0))
+    );
+}
+
+#[test]
 fn a_requirement_is_judged_here_and_decides_the_exit_code() {
     let room = room(&["one"], PLAN);
     let run = output(room.path(), "fleet run plan.toml --require 'max < 1ns' --out out");

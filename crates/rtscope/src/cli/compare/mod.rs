@@ -73,22 +73,14 @@ pub(super) struct Args {
 }
 
 /// A record and the cell that was asked for.
-struct Opened {
+pub(in crate::cli) struct Opened {
     name: String,
     cell: Option<String>,
     judged: JudgedRecord,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let (a, b) = match (args.a.as_slice(), args.b.as_slice()) {
-        ([a, b], []) => (std::slice::from_ref(a), std::slice::from_ref(b)),
-        (_, []) => return Err(Refused("name the records of B after `--`".to_owned()).into()),
-        sides => sides,
-    };
-    if let Some(option) = b.iter().find(|name| name.starts_with('-') && !Path::new(name).exists()) {
-        let text = format!("{option} comes after `--`: write options before the records");
-        return Err(Refused(text).into());
-    }
+    let (a, b) = sides(&args.a, &args.b)?;
     let out = Destination::new(args.out.as_deref(), "compare", "html");
     out.refuse_two(args.json)?;
     if let Some([a, b]) = captures(args, a, b)? {
@@ -107,6 +99,23 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let text = || report::compare::text(&comparison, style()) + "\n";
     out.publish(&report::compare::page(&comparison), document, text)?;
     Ok(ExitCode::from(exit::PASS))
+}
+
+/// The sides of `A B` or `A... -- B...`.
+pub(in crate::cli) fn sides<'a>(
+    a: &'a [String],
+    b: &'a [String],
+) -> anyhow::Result<(&'a [String], &'a [String])> {
+    let (a, b) = match (a, b) {
+        ([a, b], []) => (std::slice::from_ref(a), std::slice::from_ref(b)),
+        (_, []) => return Err(Refused("name the records of B after `--`".to_owned()).into()),
+        sides => sides,
+    };
+    if let Some(option) = b.iter().find(|name| name.starts_with('-') && !Path::new(name).exists()) {
+        let text = format!("{option} comes after `--`: write options before the records");
+        return Err(Refused(text).into());
+    }
+    Ok((a, b))
 }
 
 /// Refuses a record that is named twice, on one side or on both: its latencies would count as another run's.
@@ -184,7 +193,7 @@ pub(super) fn write_page(comparison: &Comparison, out: &Path) -> anyhow::Result<
 }
 
 /// The requirements of every plan and those of the command line: both sides are held to all of them.
-fn shared_requirements<'a>(
+pub(in crate::cli) fn shared_requirements<'a>(
     names: impl Iterator<Item = &'a String>,
     asked: &[Requirement],
 ) -> anyhow::Result<Vec<Requirement>> {
@@ -213,7 +222,7 @@ pub(super) fn split(name: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
+pub(in crate::cli) fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
     let (folder, cell) = split(name);
     let additions = Additions { require: require.to_vec(), accept: Vec::new() };
     let judged = match folder.is_file() {
@@ -231,7 +240,7 @@ fn opened(name: &str, require: &[Requirement]) -> anyhow::Result<Opened> {
     Ok(Opened { name: shown(&folder), cell, judged })
 }
 
-fn runs(side: &[Opened]) -> Vec<ComparedRun<'_>> {
+pub(in crate::cli) fn runs(side: &[Opened]) -> Vec<ComparedRun<'_>> {
     side.iter()
         .map(|opened| ComparedRun {
             name: &opened.name,

@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
 use rtscope_fleet::{
     agent::JobState,
     drive::Drive,
-    journal::{self, JobStep, Journal},
-    places::Place,
+    journal::{self, FleetJournal, JobStep},
+    places::FleetPlace,
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::time::Nanos;
@@ -41,7 +41,7 @@ pub(in crate::cli) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let order = journal::read_order(&args.folder)?;
-    let journal = Journal::open(&args.folder)?;
+    let journal = FleetJournal::open(&args.folder)?;
     let places = read_places(args.places.as_ref().unwrap_or(&order.places_file))?;
     let jobs = journal::read_jobs(&args.folder)?;
     let interrupt = Interrupt::install()?;
@@ -62,9 +62,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn bring(
     args: &Args,
-    place: &Place,
-    job: &journal::Job,
-    journal: &Journal,
+    place: &FleetPlace,
+    job: &journal::FleetJob,
+    journal: &FleetJournal,
     stop: &(dyn Fn() -> bool + Sync),
 ) {
     let drive = Drive::new(place, &job.name, journal, stop);

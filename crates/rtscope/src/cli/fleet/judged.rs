@@ -7,7 +7,7 @@ use rtscope_analyse::{
     report::fleet::{FleetReport, PlaceOutcome, PlaceReport},
     verdict::additions::Additions,
 };
-use rtscope_fleet::journal::{self, FleetOrder, Job};
+use rtscope_fleet::journal::{self, FleetJob, FleetOrder};
 use rtscope_model::plan::{self, Plan};
 
 use crate::{failure::error_text, record};
@@ -48,7 +48,7 @@ fn place_report(
     plan: &Plan,
     name: &str,
     tags: &[String],
-    jobs: &[Job],
+    jobs: &[FleetJob],
 ) -> PlaceReport {
     let with_record =
         jobs.iter().rev().find_map(|job| job.record.as_ref().map(|record| (job, record)));
@@ -60,14 +60,19 @@ fn place_report(
             }
             Err(e) => PlaceOutcome::NoRecord { why: error_text(&e) },
         },
-        (None, Some(job)) if job.is_open() => PlaceOutcome::Open { step: step(job).to_owned() },
-        (None, Some(job)) => {
-            let why = job.failed.clone().unwrap_or_else(|| "the run was given up".to_owned());
-            PlaceOutcome::NoRecord { why }
-        }
+        (None, Some(job)) => match (&job.failed, job.is_open()) {
+            (None, true) => PlaceOutcome::Open { step: step(job).to_owned() },
+            (None, false) => PlaceOutcome::NoRecord { why: "it was given back".to_owned() },
+            (Some(why), false) => PlaceOutcome::NoRecord { why: why.clone() },
+            (Some(why), true) => {
+                let more = "something may be left there: `rtscope fleet collect` asks it again";
+                PlaceOutcome::NoRecord { why: format!("{why}; {more}") }
+            }
+        },
         (None, None) => PlaceOutcome::Open { step: "not begun".to_owned() },
     };
-    let text = |pick: fn(&Job) -> &String| known.map(|job| pick(job).clone()).unwrap_or_default();
+    let text =
+        |pick: fn(&FleetJob) -> &String| known.map(|job| pick(job).clone()).unwrap_or_default();
     PlaceReport {
         place: name.to_owned(),
         tags: tags.to_vec(),
@@ -80,7 +85,7 @@ fn place_report(
 }
 
 /// Where a job is that goes on.
-pub(super) fn step(job: &Job) -> &'static str {
+pub(super) fn step(job: &FleetJob) -> &'static str {
     match (&job.end, job.has_started, &job.record) {
         (_, _, Some(_)) => "collected, not given back",
         (Some(_), ..) => "ended, not collected",
@@ -92,8 +97,8 @@ pub(super) fn step(job: &Job) -> &'static str {
 
 /// The jobs of which something may still be at their places.
 pub(super) fn open_jobs(
-    jobs: &BTreeMap<String, Vec<Job>>,
-) -> impl Iterator<Item = (&String, &Job)> {
+    jobs: &BTreeMap<String, Vec<FleetJob>>,
+) -> impl Iterator<Item = (&String, &FleetJob)> {
     jobs.iter()
         .flat_map(|(place, jobs)| jobs.iter().map(move |job| (place, job)))
         .filter(|(_, job)| job.is_open())

@@ -5,7 +5,7 @@ use std::{process::ExitCode, thread};
 use rtscope_fleet::{
     drive::{self, Facts},
     error::FleetError,
-    places::Place,
+    places::FleetPlace,
 };
 use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::time::Nanos;
@@ -65,7 +65,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if all_answer { exit::PASS } else { exit::ERROR }))
 }
 
-fn line(place: &Place, found: &Found, width: usize) -> String {
+fn line(place: &FleetPlace, found: &Found, width: usize) -> String {
     let tags =
         if place.tags.is_empty() { String::new() } else { format!("  [{}]", place.tags.join(" ")) };
     let said = match found {
@@ -88,7 +88,7 @@ fn line(place: &Place, found: &Found, width: usize) -> String {
     format!("{:width$}  {:5}  {said}{tags}", place.name, place.reach.word())
 }
 
-fn document(place: &Place, found: &Found) -> Value {
+fn document(place: &FleetPlace, found: &Found) -> Value {
     let mut row = json!({ "place": place.name, "reach": place.reach.word(), "tags": place.tags });
     let more = match found {
         Err(e) => json!({ "answers": false, "problem": e.to_string() }),

@@ -2,6 +2,7 @@
 
 pub(super) mod agent;
 mod collect;
+mod compare;
 mod judged;
 mod list;
 mod page;
@@ -17,11 +18,12 @@ use std::{
 use anyhow::Context;
 use rtscope_fleet::{
     error::FleetError,
-    places::{self, Place},
+    journal::{self, FleetJob},
+    places::{self, FleetPlace},
     selector::Selector,
 };
 
-use crate::failure::Refused;
+use crate::{failure::Refused, history::RunPlace};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
@@ -29,6 +31,7 @@ pub(super) enum Verb {
     Run(Box<run::Args>),
     Status(status::Args),
     Collect(collect::Args),
+    Compare(compare::Args),
 }
 
 /// The file of places, and which of them.
@@ -45,11 +48,12 @@ pub(super) struct Chosen {
 
 impl Chosen {
     /// The chosen places, by name.
-    fn read(&self) -> anyhow::Result<Vec<Place>> {
+    fn read(&self) -> anyhow::Result<Vec<FleetPlace>> {
         let all = read_places(&self.places)?;
         let is_chosen =
-            |place: &Place| self.on.is_empty() || self.on.iter().any(|one| one.selects(place));
-        let chosen: Vec<Place> = all.iter().filter(|place| is_chosen(place)).cloned().collect();
+            |place: &FleetPlace| self.on.is_empty() || self.on.iter().any(|one| one.selects(place));
+        let chosen: Vec<FleetPlace> =
+            all.iter().filter(|place| is_chosen(place)).cloned().collect();
         if chosen.is_empty() {
             let selectors: Vec<String> = self.on.iter().map(ToString::to_string).collect();
             let names: Vec<&str> = all.iter().map(|place| place.name.as_str()).take(12).collect();
@@ -65,7 +69,23 @@ impl Chosen {
     }
 }
 
-fn read_places(file: &Path) -> anyhow::Result<Vec<Place>> {
+/// The records in a fleet's folder with their places; any other folder stands for itself.
+pub(super) fn records_in(folder: &Path) -> anyhow::Result<Vec<(PathBuf, RunPlace)>> {
+    if !journal::is_fleet(folder) {
+        return Ok(vec![(folder.to_owned(), RunPlace::default())]);
+    }
+    let order = journal::read_order(folder)?;
+    let jobs = journal::read_jobs(folder)?;
+    let of_place = |(name, jobs): (String, Vec<FleetJob>)| {
+        let job = jobs.into_iter().rev().find(|job| job.record.is_some())?;
+        let tags = order.places.get(&name).map(|tags| tags.join(" ")).unwrap_or_default();
+        let place = RunPlace { name, tags, model: job.model.unwrap_or_default() };
+        Some((folder.join(job.record?.0), place))
+    };
+    Ok(jobs.into_iter().filter_map(of_place).collect())
+}
+
+fn read_places(file: &Path) -> anyhow::Result<Vec<FleetPlace>> {
     let text = fs::read_to_string(file).with_context(|| {
         format!(
             "can't read the places {}: write a file with [places.NAME] and ssh = \"USER@HOST\" for each machine, or \
@@ -82,6 +102,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Run(args) => run::main(args),
         Verb::Status(args) => status::main(args),
         Verb::Collect(args) => collect::main(args),
+        Verb::Compare(args) => compare::main(args),
     };
     done.map_err(fleet_failure)
 }

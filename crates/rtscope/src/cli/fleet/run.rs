@@ -17,8 +17,8 @@ use rtscope_fleet::{
     drive::{Drive, Task},
     error::FleetError,
     hold,
-    journal::{self, FleetOrder, Job, JobStep, Journal},
-    places::Place,
+    journal::{self, FleetJob, FleetJournal, FleetOrder, JobStep},
+    places::FleetPlace,
     shell::Stop,
 };
 use rtscope_lab::program::GuestProgram;
@@ -76,7 +76,7 @@ struct Fleet<'a> {
     args: &'a Args,
     plan: &'a Plan,
     text: String,
-    journal: &'a Journal,
+    journal: &'a FleetJournal,
     stop: Stop<'a>,
     user: String,
     host: String,
@@ -84,7 +84,7 @@ struct Fleet<'a> {
 }
 
 /// A place in the queue, and how often it was tried.
-type Queued<'a> = (&'a Place, u8);
+type Queued<'a> = (&'a FleetPlace, u8);
 
 /// Before a place that was lost or taken is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let file = args.chosen.places.canonicalize().unwrap_or_else(|_| args.chosen.places.clone());
     let tags: BTreeMap<_, _> =
         places.iter().map(|place| (place.name.clone(), place.tags.clone())).collect();
-    let journal = Journal::create(&out, &FleetOrder::new(plan.to_toml(), file, tags))?;
+    let journal = FleetJournal::create(&out, &FleetOrder::new(plan.to_toml(), file, tags))?;
     let interrupt = Interrupt::install_patient()?;
     let stop = || interrupt.is_stopped();
     let tree = rtscope_sys::tree::Tree::default();
@@ -129,7 +129,7 @@ pub(super) fn record_folder(fleet: &Path, place: &str) -> PathBuf {
 }
 
 impl Fleet<'_> {
-    fn run(&self, places: &[Place]) {
+    fn run(&self, places: &[FleetPlace]) {
         let queue: Mutex<Vec<Queued<'_>>> =
             Mutex::new(places.iter().rev().map(|place| (place, 1)).collect());
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -160,10 +160,10 @@ impl Fleet<'_> {
     }
 
     /// The run that an earlier try began at a place and couldn't bring. One that never began is removed there.
-    fn left_open(&self, place: &Place) -> Option<Job> {
+    fn left_open(&self, place: &FleetPlace) -> Option<FleetJob> {
         let jobs =
             journal::read_jobs(self.journal.folder()).unwrap_or_default().remove(&place.name)?;
-        let open = jobs.into_iter().rev().find(Job::is_open)?;
+        let open = jobs.into_iter().rev().find(FleetJob::is_open)?;
         if !open.has_started {
             let earlier = Drive::new(place, &open.name, self.journal, self.stop);
             let _ = earlier.give_back(open.base.as_deref());
@@ -172,7 +172,7 @@ impl Fleet<'_> {
     }
 
     /// One try at a place. Whether it is done with, with or without a record.
-    fn once(&self, place: &Place, tries: u8) -> bool {
+    fn once(&self, place: &FleetPlace, tries: u8) -> bool {
         let number = self.number.fetch_add(1, Relaxed);
         let job = hold::job_name(&self.user, self.host.trim(), jiff::Timestamp::now(), number);
         let planned = Duration::from_nanos(self.plan.expected().0);
@@ -213,7 +213,7 @@ impl Fleet<'_> {
 }
 
 /// The program for a machine: the place's own, else this one if it runs there.
-fn program_for(place: &Place, machine: &str) -> Result<PathBuf, FleetError> {
+fn program_for(place: &FleetPlace, machine: &str) -> Result<PathBuf, FleetError> {
     let (path, is_named) = match &place.program {
         Some(path) => (path.clone(), true),
         None => (this_program(), false),
