@@ -16,7 +16,7 @@ use crate::{
     hold::Hold,
     journal::{FleetJournal, JobStep},
     parcel::{self, RecordArrival, RecordManifest},
-    places::FleetPlace,
+    places::{FleetPlace, Reach},
     shell::{Shell, Stop},
 };
 
@@ -40,7 +40,6 @@ const ASK: &str =
 const SAVE: &str = r#"umask 077; cat >"$1""#;
 
 /// What is done at each place.
-#[derive(Debug)]
 pub struct Task<'a> {
     /// The plan, as TOML.
     pub plan: &'a str,
@@ -49,6 +48,16 @@ pub struct Task<'a> {
     /// How long a place stays taken when nobody gives it back.
     pub lease: Duration,
     pub journal: &'a FleetJournal,
+    pub stop: Stop<'a>,
+}
+
+impl fmt::Debug for Task<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("planned", &self.planned)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A job at a place, and how to get there.
@@ -78,8 +87,8 @@ pub struct Facts {
     pub kernel: String,
     /// Of the device tree.
     pub model: Option<String>,
-    /// Who has it, and for how many seconds at most.
-    pub held: Option<(String, u64)>,
+    /// Who has it, and for how many seconds at most, where that is known.
+    pub held: Option<(String, Option<u64>)>,
     base: PathBuf,
     free_kib: u64,
 }
@@ -94,7 +103,8 @@ impl Facts {
             rtscope_model::printable::printable(&value).into_owned()
         };
         let number = |key: &str| pairs.get(key).and_then(|value| value.parse().ok());
-        let held = pairs.contains_key("held").then(|| (text("held"), number("left").unwrap_or(0)));
+        let held =
+            pairs.contains_key("held").then(|| (text("held"), Some(number("left").unwrap_or(0))));
         Facts {
             machine: text("machine"),
             kernel: text("kernel"),
@@ -112,22 +122,50 @@ impl Facts {
 ///
 /// It can't be reached.
 pub fn look(place: &FleetPlace, stop: Stop<'_>) -> Result<Facts, FleetError> {
+    if let Reach::Labgrid { coordinator, .. } = &place.reach {
+        // Only the one who has it may go there.
+        let listed = coordinator.list()?.into_iter().find(|listed| listed.name == place.name);
+        let held = listed.and_then(|listed| listed.taken_by).map(|holder| (holder, None));
+        return Ok(Facts { held, ..Facts::default() });
+    }
     let folder = place.folder.as_deref().unwrap_or_default();
     let answer = Shell::of(place).run(include_str!("scripts/look.sh"), &[folder], stop)?;
     let facts = Facts::read(&answer.success()?);
     // An expired lease is none: the next one who asks takes the place.
-    Ok(Facts { held: facts.held.filter(|(_, left)| *left > 0), ..facts })
+    Ok(Facts { held: facts.held.filter(|(_, left)| *left != Some(0)), ..facts })
 }
 
 impl<'a> Drive<'a> {
-    #[must_use]
-    pub fn new(
+    /// Reaches the place of an earlier job.
+    ///
+    /// # Errors
+    ///
+    /// A coordinator doesn't hand it out.
+    pub fn reach(
         place: &'a FleetPlace,
         job: &'a str,
         journal: &'a FleetJournal,
         stop: Stop<'a>,
-    ) -> Drive<'a> {
-        Drive { place, job, journal, stop, shell: Shell::of(place) }
+    ) -> Result<Drive<'a>, FleetError> {
+        Drive::handed_out(place, job, journal, stop, true)
+    }
+
+    /// `is_ours`: a coordinator may have handed the place out to this user already.
+    fn handed_out(
+        place: &'a FleetPlace,
+        job: &'a str,
+        journal: &'a FleetJournal,
+        stop: Stop<'a>,
+        is_ours: bool,
+    ) -> Result<Drive<'a>, FleetError> {
+        let shell = match &place.reach {
+            Reach::Labgrid { coordinator, ssh_options } => {
+                let reach = coordinator.acquire(&place.name, is_ours)?.with_options(ssh_options);
+                Shell::of(&FleetPlace { reach, ..place.clone() })
+            }
+            _ => Shell::of(place),
+        };
+        Ok(Drive { place, job, journal, stop, shell })
     }
 
     fn note(&self, step: JobStep) -> Result<(), FleetError> {
@@ -141,29 +179,30 @@ impl<'a> Drive<'a> {
     /// A step fails. What is at the place then is given back, or, when it can't be reached, removed there when the lease
     /// ends.
     pub fn perform(
-        &self,
-        task: &Task<'_>,
+        place: &'a FleetPlace,
+        job: &'a str,
+        task: &Task<'a>,
         program: &dyn Fn(&str) -> Result<PathBuf, FleetError>,
         record: &Path,
     ) -> Result<bool, FleetError> {
-        self.note(JobStep::Asked)?;
-        let facts = self.take(task.lease)?;
+        let Task { journal, stop, .. } = *task;
+        journal.step(&place.name, job, JobStep::Asked)?;
+        // Refused by a coordinator, there is nothing at the place.
+        let drive = Drive::handed_out(place, job, journal, stop, false).or_else(|e| {
+            journal.step(&place.name, job, JobStep::GivenBack)?;
+            Err(e)
+        })?;
+        let facts = drive.take(task.lease)?;
         let base = facts.base.clone();
-        let done = self.send_and_begin(task, &facts, program).and_then(|()| {
-            self.sleep(task.planned)?;
-            self.finish(&base, record, task.lease)
+        let done = drive.send_and_begin(task, &facts, program).and_then(|()| {
+            drive.sleep(task.planned)?;
+            drive.finish(&base, record, task.lease)
         });
-        if let Err(e) = &done
-            && !self.is_worth_collecting(e)
-        {
-            let _ = self.give_back(Some(&base));
+        // While there is no connection, the run may go on, and its record can be collected later.
+        if done.as_ref().is_err_and(|e| !e.is_connection()) {
+            let _ = drive.give_back(Some(&base));
         }
         done
-    }
-
-    /// Whether a run goes on at the place without us, so that its record can be collected later.
-    fn is_worth_collecting(&self, error: &FleetError) -> bool {
-        error.is_connection()
     }
 
     fn take(&self, lease: Duration) -> Result<Facts, FleetError> {
@@ -174,6 +213,7 @@ impl<'a> Drive<'a> {
         let answer = self.shell.run(include_str!("scripts/take.sh"), &words, &|| false)?;
         let facts = Facts::read(&answer.success()?);
         if let Some((holder, seconds)) = facts.held {
+            self.return_to_coordinator()?;
             self.note(JobStep::GivenBack)?;
             return Err(FleetError::Taken { holder, seconds });
         }
@@ -400,7 +440,15 @@ impl<'a> Drive<'a> {
             let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
             patient.again(|| patient.shell.run(drop, &words, patient.stop)?.success())?;
         }
+        self.return_to_coordinator()?;
         self.note(JobStep::GivenBack)
+    }
+
+    fn return_to_coordinator(&self) -> Result<(), FleetError> {
+        match &self.place.reach {
+            Reach::Labgrid { coordinator, .. } => coordinator.release(&self.place.name),
+            _ => Ok(()),
+        }
     }
 }
 

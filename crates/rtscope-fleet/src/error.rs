@@ -26,17 +26,22 @@ pub enum FleetError {
     #[error("{0}")]
     Place(String),
     /// Somebody else has the place.
-    #[error("the place is taken by {holder} for another {seconds} s")]
+    #[error("the place is taken by {holder}{}", for_another(*seconds))]
     Taken {
         /// The job's name there, which begins with the user and the host that took it.
         holder: String,
-        seconds: u64,
+        /// How long at most, where that is known.
+        seconds: Option<u64>,
     },
     /// What came is not what a record may be.
     #[error("the place sent what is no record: {0}")]
     Parcel(String),
     #[error("interrupted")]
     Interrupted,
+}
+
+fn for_another(seconds: Option<u64>) -> String {
+    seconds.map(|seconds| format!(" for another {seconds} s")).unwrap_or_default()
 }
 
 impl FleetError {

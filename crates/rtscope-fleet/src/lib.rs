@@ -14,6 +14,7 @@ pub mod drive;
 pub mod error;
 pub mod hold;
 pub mod journal;
+pub mod labgrid;
 pub mod parcel;
 pub mod places;
 pub mod selector;

@@ -11,7 +11,7 @@ use rtscope_model::{
 };
 use serde::Deserialize;
 
-use crate::selector::Selector;
+use crate::{error::FleetError, labgrid::Coordinator, selector::Selector};
 
 /// A machine that rtscope can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,14 +41,30 @@ pub enum Reach {
         /// Further words for `ssh`, before the target.
         options: Vec<String>,
     },
+    /// As the coordinator says once it has handed the place out.
+    Labgrid {
+        coordinator: Coordinator,
+        /// Further words for `ssh`.
+        ssh_options: Vec<String>,
+    },
 }
 
 impl Reach {
+    /// The same with further words for ssh.
+    #[must_use]
+    pub(crate) fn with_options(mut self, more: &[String]) -> Reach {
+        if let Reach::Ssh { options, .. } = &mut self {
+            options.extend_from_slice(more);
+        }
+        self
+    }
+
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
             Reach::Local => "local",
             Reach::Ssh { .. } => "ssh",
+            Reach::Labgrid { .. } => "labgrid",
         }
     }
 }
@@ -61,6 +77,7 @@ struct Text {
     defaults: DefaultsText,
     #[serde(default)]
     places: BTreeMap<String, PlaceText>,
+    labgrid: Option<Coordinator>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -93,32 +110,96 @@ struct PlaceText {
 /// The longest name of a place.
 const NAME_MAX: usize = 60;
 
+/// The places of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacesFile {
+    /// Those that the file names.
+    pub named: Vec<FleetPlace>,
+    /// Hands out more of them.
+    coordinator: Option<Coordinator>,
+    /// What a place gets that the coordinator hands out.
+    pattern: FleetPlace,
+}
+
 /// Reads the file of places; `file` names it in problems, and a relative path of a program begins at its folder.
 ///
 /// # Errors
 ///
 /// All that is wrong with the text, with lines where they are known.
-pub fn parse(file: &Path, text: &str) -> Result<Vec<FleetPlace>, TextError> {
+pub fn parse(file: &Path, text: &str) -> Result<PlacesFile, TextError> {
     let name = file.display().to_string();
     let read: Text = toml::from_str(text)
         .map_err(|e| TextError { name: name.clone(), problems: vec![problem_of(text, &e)] })?;
     let base = file.parent().unwrap_or(Path::new(""));
-    let (mut places, mut problems) = (Vec::new(), Vec::new());
+    let (mut named, mut problems) = (Vec::new(), Vec::new());
     for (place, words) in read.places {
         match place_of(&place, words, &read.defaults, base) {
-            Ok(place) => places.push(place),
+            Ok(place) => named.push(place),
             Err(message) => problems.push(Problem {
                 line: line_of_place(text, &place),
                 ..Problem::new(format!("place {place:?}: {message}"))
             }),
         }
     }
-    if places.is_empty() && problems.is_empty() {
+    if named.is_empty() && problems.is_empty() && read.labgrid.is_none() {
         problems.push(Problem::new(
-            "there is no place: write [places.NAME] with ssh = \"USER@HOST\" or local = true",
+            "there is no place: write [places.NAME] with ssh = \"USER@HOST\" or local = true, or [labgrid] with \
+             coordinator = \"HOST:PORT\"",
         ));
     }
-    if problems.is_empty() { Ok(places) } else { Err(TextError { name, problems }) }
+    let local = PlaceText { local: true, ..PlaceText::default() };
+    let pattern = place_of("pattern", local, &read.defaults, base).unwrap_or_else(|message| {
+        problems.push(Problem::new(format!("[defaults]: {message}")));
+        FleetPlace::local("pattern")
+    });
+    let pattern = FleetPlace {
+        reach: match &read.labgrid {
+            Some(coordinator) => Reach::Labgrid {
+                coordinator: coordinator.clone(),
+                ssh_options: read.defaults.ssh_options,
+            },
+            None => Reach::Local,
+        },
+        ..pattern
+    };
+    match problems.is_empty() {
+        true => Ok(PlacesFile { named, coordinator: read.labgrid, pattern }),
+        false => Err(TextError { name, problems }),
+    }
+}
+
+impl FleetPlace {
+    fn local(name: &str) -> FleetPlace {
+        FleetPlace {
+            name: name.to_owned(),
+            reach: Reach::Local,
+            tags: Vec::new(),
+            folder: None,
+            program: None,
+            lease: None,
+        }
+    }
+}
+
+impl PlacesFile {
+    /// The named places, and those that the coordinator knows. A place that is named as well is reached as the file says;
+    /// one whose name can't be that of a folder is left out.
+    ///
+    /// # Errors
+    ///
+    /// The coordinator doesn't answer.
+    pub fn all(&self) -> Result<Vec<FleetPlace>, FleetError> {
+        let mut all = self.named.clone();
+        let listed = self.coordinator.as_ref().map(Coordinator::list).transpose()?;
+        for place in listed.unwrap_or_default() {
+            if is_name(&place.name) && all.iter().all(|known| known.name != place.name) {
+                let tags = [self.pattern.tags.clone(), place.tags()].concat();
+                all.push(FleetPlace { name: place.name, tags, ..self.pattern.clone() });
+            }
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
 }
 
 fn place_of(
@@ -188,7 +269,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<FleetPlace>, String> {
-        parse(Path::new("lab/places.toml"), text).map_err(|e| e.to_string())
+        let file = parse(Path::new("lab/places.toml"), text).map_err(|e| e.to_string())?;
+        file.all().map_err(|e| e.to_string())
     }
 
     #[test]

@@ -81,7 +81,8 @@ impl Shell {
     #[must_use]
     pub fn of(place: &FleetPlace) -> Shell {
         let ssh = match &place.reach {
-            Reach::Local => None,
+            // A place of labgrid has an address once it is handed out.
+            Reach::Local | Reach::Labgrid { .. } => None,
             Reach::Ssh { target, options } => {
                 let words = ["ssh"].into_iter().chain(SSH_WORDS).map(str::to_owned);
                 Some(

@@ -67,22 +67,19 @@ fn bring(
     journal: &FleetJournal,
     stop: &(dyn Fn() -> bool + Sync),
 ) {
-    let drive = Drive::new(place, &job.name, journal, stop);
-    // What a killed rtscope began last may not stand in its journal.
-    let has_run = |base: &PathBuf| {
-        job.has_started || drive.state(base).is_ok_and(|state| state != JobState::Copied)
-    };
-    let done = match job
-        .base
-        .as_ref()
-        .filter(|base| !args.give_up && job.record.is_none() && has_run(base))
-    {
-        Some(base) => {
-            let record = run::record_folder(journal.folder(), &place.name);
-            drive.finish(base, &record, Duration::from_nanos(args.patience.0)).map(|_| "collected")
+    let record = run::record_folder(journal.folder(), &place.name);
+    let patience = Duration::from_nanos(args.patience.0);
+    let done = Drive::reach(place, &job.name, journal, stop).and_then(|drive| {
+        // What a killed rtscope began last may not stand in its journal.
+        let has_run = |base: &PathBuf| {
+            job.has_started || drive.state(base).is_ok_and(|state| state != JobState::Copied)
+        };
+        let wants_record = !args.give_up && job.record.is_none();
+        match job.base.as_ref().filter(|base| wants_record && has_run(base)) {
+            Some(base) => drive.finish(base, &record, patience).map(|_| "collected"),
+            None => drive.give_back(job.base.as_deref()).map(|()| "given back"),
         }
-        None => drive.give_back(job.base.as_deref()).map(|()| "given back"),
-    };
+    });
     match done {
         Ok(what) => note!("{}: {what}", place.name),
         Err(why) => {

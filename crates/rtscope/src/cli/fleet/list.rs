@@ -71,21 +71,29 @@ fn line(place: &FleetPlace, found: &Found, width: usize) -> String {
     let said = match found {
         Err(e) => e.to_string(),
         Ok(facts) => {
-            let model =
-                facts.model.as_deref().map(|model| format!(", {model}")).unwrap_or_default();
-            let held = facts.held.as_ref().map_or_else(
-                || "free".to_owned(),
-                |(holder, left)| {
-                    format!(
-                        "taken by {holder}, for at most {}",
-                        Nanos::from_ms(left.saturating_mul(1000))
-                    )
-                },
-            );
-            format!("{held}; {}, Linux {}{model}", facts.machine, facts.kernel)
+            let held = facts.held.as_ref();
+            let held =
+                held.map_or_else(|| "free".to_owned(), |(holder, left)| taken(holder, *left));
+            held + &machine(facts)
         }
     };
     format!("{:width$}  {:5}  {said}{tags}", place.name, place.reach.word())
+}
+
+/// What it is; empty where only the one who has a place may ask it.
+fn machine(facts: &Facts) -> String {
+    let Facts { machine, kernel, model, .. } = facts;
+    if machine.is_empty() {
+        return String::new();
+    }
+    let model = model.as_deref().map(|model| format!(", {model}")).unwrap_or_default();
+    format!("; {machine}, Linux {kernel}{model}")
+}
+
+fn taken(holder: &str, left: Option<u64>) -> String {
+    let left = left.map(|seconds| Nanos::from_ms(seconds.saturating_mul(1000)));
+    let at_most = left.map(|left| format!(", for at most {left}")).unwrap_or_default();
+    format!("taken by {holder}{at_most}")
 }
 
 fn document(place: &FleetPlace, found: &Found) -> Value {
@@ -95,7 +103,7 @@ fn document(place: &FleetPlace, found: &Found) -> Value {
         Ok(Facts { machine, kernel, model, held, .. }) => json!({
             "answers": true, "machine": machine, "kernel": kernel, "model": model,
             "taken_by": held.as_ref().map(|(holder, _)| holder),
-            "lease_left_ns": held.as_ref().map(|(_, left)| left.saturating_mul(1_000_000_000)),
+            "lease_left_ns": held.as_ref().map(|(_, left)| left.map(|s| s.saturating_mul(1_000_000_000))),
         }),
     };
     if let (Some(row), Value::Object(more)) = (row.as_object_mut(), more) {

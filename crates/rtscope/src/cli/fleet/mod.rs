@@ -93,7 +93,7 @@ fn read_places(file: &Path) -> anyhow::Result<Vec<FleetPlace>> {
             file.display()
         )
     })?;
-    Ok(places::parse(file, &text)?)
+    Ok(places::parse(file, &text)?.all()?)
 }
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {

@@ -165,8 +165,8 @@ impl Fleet<'_> {
             journal::read_jobs(self.journal.folder()).unwrap_or_default().remove(&place.name)?;
         let open = jobs.into_iter().rev().find(FleetJob::is_open)?;
         if !open.has_started {
-            let earlier = Drive::new(place, &open.name, self.journal, self.stop);
-            let _ = earlier.give_back(open.base.as_deref());
+            let earlier = Drive::reach(place, &open.name, self.journal, self.stop);
+            let _ = earlier.and_then(|earlier| earlier.give_back(open.base.as_deref()));
         }
         open.has_started.then_some(open)
     }
@@ -178,19 +178,19 @@ impl Fleet<'_> {
         let planned = Duration::from_nanos(self.plan.expected().0);
         let lease = self.args.lease.or(place.lease).map(|lease| Duration::from_nanos(lease.0));
         let lease = lease.unwrap_or(planned * 2 + Duration::from_secs(3600));
-        let task = Task { plan: &self.text, planned, lease, journal: self.journal };
-        let drive = Drive::new(place, &job, self.journal, self.stop);
+        let task =
+            Task { plan: &self.text, planned, lease, journal: self.journal, stop: self.stop };
         let record = record_folder(self.journal.folder(), &place.name);
         let done = match self.left_open(place) {
             Some(earlier) => {
                 note!("{}: goes on with the run that it has", place.name);
                 let base = earlier.base.clone().unwrap_or_default();
-                Drive::new(place, &earlier.name, self.journal, self.stop)
-                    .finish(&base, &record, lease)
+                Drive::reach(place, &earlier.name, self.journal, self.stop)
+                    .and_then(|drive| drive.finish(&base, &record, lease))
             }
             None => {
                 note!("{}: begins", place.name);
-                drive.perform(&task, &|machine| program_for(place, machine), &record)
+                Drive::perform(place, &job, &task, &|machine| program_for(place, machine), &record)
             }
         };
         match done {

@@ -1,0 +1,129 @@
+//! Places that a labgrid coordinator hands out. Its own Python library speaks with it; what runs at the place goes over ssh
+//! as everywhere else.
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Stdio},
+};
+
+use rtscope_model::printable::{self, printable};
+use rtscope_sys::process;
+use serde::Deserialize;
+
+use crate::{error::FleetError, places::Reach, selector::Selector};
+
+/// The program that asks, for `python3 -c`.
+const ASK: &str = include_str!("scripts/ask_labgrid.py");
+
+/// Where the coordinator is, and the Python that has labgrid.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coordinator {
+    /// `HOST:PORT`.
+    #[serde(rename = "coordinator")]
+    pub address: String,
+    /// A program in PATH, or its path.
+    #[serde(default = "python3")]
+    pub python: String,
+}
+
+fn python3() -> String {
+    "python3".to_owned()
+}
+
+/// A place as the coordinator lists it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ListedPlace {
+    pub(crate) name: String,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    pub(crate) taken_by: Option<String>,
+}
+
+impl ListedPlace {
+    /// Its tags as `KEY=VALUE`; one that can't be chosen by is left out.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        let tags = self.tags.iter().map(|(key, value)| format!("{key}={value}"));
+        tags.filter(|tag| Selector::is_tag(tag)).collect()
+    }
+}
+
+/// What the coordinator says of one place.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    problem: Option<String>,
+    taken_by: Option<String>,
+    address: Option<String>,
+    user: Option<String>,
+    port: Option<u16>,
+}
+
+impl Coordinator {
+    pub(crate) fn list(&self) -> Result<Vec<ListedPlace>, FleetError> {
+        self.ask(&["list"])
+    }
+
+    /// Takes a place, and says how ssh reaches it. `is_ours` says that it may be taken by this user already.
+    pub(crate) fn acquire(&self, place: &str, is_ours: bool) -> Result<Reach, FleetError> {
+        if is_ours {
+            let said: Said = self.ask(&["address", place])?;
+            if said.address.is_some() {
+                return said.reach();
+            }
+        }
+        self.ask::<Said>(&["acquire", place])?.reach()
+    }
+
+    /// Gives a place back that this user has; one that is free, or somebody else's, stays as it is.
+    pub(crate) fn release(&self, place: &str) -> Result<(), FleetError> {
+        match self.ask::<Said>(&["release", place])?.problem {
+            Some(problem) => Err(FleetError::said(&problem)),
+            None => Ok(()),
+        }
+    }
+
+    fn ask<T: serde::de::DeserializeOwned>(&self, words: &[&str]) -> Result<T, FleetError> {
+        let mut command = Command::new(&self.python);
+        command.args(["-c", ASK, &self.address]).args(words).stdin(Stdio::null());
+        process::bind_to_us(&mut command, true);
+        let output = command.output().map_err(|e| {
+            FleetError::Refused(format!(
+                "can't run {:?}, which shall speak with labgrid: {e}: name one with `python` in [labgrid]",
+                self.python
+            ))
+        })?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        if last.contains("No module named") {
+            return Err(FleetError::Refused(format!(
+                "{:?} has no labgrid: run `pip install labgrid` in a virtual environment, and name its python with \
+                 `python` in [labgrid]",
+                self.python
+            )));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        printable::from_json(&text).map_err(|_| {
+            FleetError::Connection(format!("the coordinator {}: {}", self.address, printable(last)))
+        })
+    }
+}
+
+impl Said {
+    fn reach(self) -> Result<Reach, FleetError> {
+        if let Some(problem) = self.problem {
+            // Its exporter may come back.
+            return Err(FleetError::Connection(problem));
+        }
+        if let Some(holder) = self.taken_by {
+            return Err(FleetError::Taken { holder, seconds: None });
+        }
+        let address = self.address.unwrap_or_default();
+        if address.is_empty() || address.starts_with('-') {
+            return Err(FleetError::Connection(format!("{address:?} is no address for ssh")));
+        }
+        let target = self.user.map_or_else(|| address.clone(), |user| format!("{user}@{address}"));
+        let port = self.port.unwrap_or(22).to_string();
+        Ok(Reach::Ssh { target, options: vec!["-p".to_owned(), port] })
+    }
+}
