@@ -199,13 +199,13 @@ mod tests {
             Curve { name: "stock", place: 0, seeds: stock.iter().collect() },
             Curve { name: "<rt>", place: 2, seeds: vec![&rt] },
         ];
-        let drawn = draw("disk", 3, &curves, 720).expect("wake-ups");
+        let drawn = draw(("kernel", "disk"), 3, &curves, 720).expect("wake-ups");
         fixture::check_markup(&drawn).expect("well-formed");
         assert_eq!(drawn.matches("data-curve=").count(), 2);
         assert!(drawn.contains("stock, max 720 us") && drawn.contains("&lt;rt&gt;, max 4.9 us"));
         assert!(drawn.contains("curve c2") && drawn.contains("between C0"));
         assert!(!drawn.contains("between C2"), "one seed has no spread");
         assert!(!drawn.contains("NaN") && !drawn.contains("inf"));
-        assert_eq!(draw("disk", 3, &[], 720), None);
+        assert_eq!(draw(("kernel", "disk"), 3, &[], 720), None);
     }
 }
