@@ -1,5 +1,5 @@
-//! Perfetto's own Python classes, which read what rtscope exports for it. They are fetched from their own registry for the
-//! tests and never become part of the project.
+//! Packages of Python that read what rtscope exports: those of the formats' own projects. They are fetched from their own
+//! registry for the tests and never become part of the project.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -8,25 +8,38 @@ use anyhow::Result;
 use crate::shell;
 
 /// What is fetched: one version, so that a new one doesn't fail the tests on its own.
-const PACKAGE: &str = "perfetto==0.59.1";
+pub(super) struct PythonPackage {
+    /// The step of the test run, and the folder's name.
+    pub(super) name: &'static str,
+    requirement: &'static str,
+    /// The folder of its module.
+    module: &'static str,
+}
 
-/// How long that may take: some MB, with protobuf.
+/// Perfetto's own classes of its traces, and KernelCI's own check of its documents.
+pub(super) const ALL: [PythonPackage; 2] = [
+    PythonPackage { name: "perfetto", requirement: "perfetto==0.59.1", module: "perfetto" },
+    PythonPackage { name: "kcidb", requirement: "kcidb-io==141", module: "kcidb_io" },
+];
+
+/// How long that may take: some MB, with what they need.
 const LIMIT: Duration = Duration::from_secs(3 * 60);
 
-/// Puts them into a folder where they aren't there. Without pip or a network there are none, which is no failure: the
-/// test that needs them skips itself, and the skip is expected.
-pub(super) fn fetch(folder: &Path, log: &Path) -> Result<String> {
-    if folder.join("perfetto").is_dir() {
-        return Ok(format!("{PACKAGE} is there"));
+/// Puts one into a folder where it isn't there. Without pip or a network there is none, which is no failure: the test that
+/// needs it skips itself, and the skip is expected.
+pub(super) fn fetch(package: &PythonPackage, folder: &Path, log: &Path) -> Result<String> {
+    let PythonPackage { requirement, module, .. } = package;
+    if folder.join(module).is_dir() {
+        return Ok(format!("{requirement} is there"));
     }
     let mut command = Command::new("/usr/bin/python3");
-    command.args(["-m", "pip", "install", "--quiet", "--target"]).arg(folder).arg(PACKAGE);
+    command.args(["-m", "pip", "install", "--quiet", "--target"]).arg(folder).arg(requirement);
     if !Path::new("/usr/bin/python3").exists() {
         return Ok("none: python3 is not installed".to_owned());
     }
     let fetched = shell::logged(&mut command, log, LIMIT)?;
     Ok(match fetched.is_ok() {
-        true => format!("fetched {PACKAGE}"),
+        true => format!("fetched {requirement}"),
         false => format!("none: {}", shell::last_lines(&fetched.log, 1)),
     })
 }
@@ -39,9 +52,12 @@ mod tests {
 
     #[test]
     fn what_is_there_is_not_fetched_again() {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::create_dir_all(folder.path().join("perfetto")).expect("a folder");
-        let said = fetch(folder.path(), Path::new("/nowhere/log")).expect("no failure");
-        assert_eq!(said, format!("{PACKAGE} is there"));
+        for package in &ALL {
+            let folder = tempfile::tempdir().expect("a folder");
+            fs::create_dir_all(folder.path().join(package.module)).expect("a folder");
+            let said =
+                fetch(package, folder.path(), Path::new("/nowhere/log")).expect("no failure");
+            assert_eq!(said, format!("{} is there", package.requirement));
+        }
     }
 }
