@@ -15,6 +15,9 @@ pub struct Environment {
     pub host: String,
     /// Machine model, from the device tree or DMI.
     pub machine_model: Option<String>,
+    /// What a board is compatible with, the most exact first, from the device tree; none in older records.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compatible: Vec<String>,
     pub kernel: Kernel,
     pub cpus: Cpus,
     /// Interrupts that may be steered, with the CPUs they may go to.

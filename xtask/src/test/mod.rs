@@ -7,7 +7,7 @@
 mod axe;
 mod kernel;
 mod libtest;
-mod perfetto;
+mod python;
 mod skips;
 
 use std::{
@@ -128,9 +128,11 @@ pub(crate) fn run() -> Result<bool> {
             let log = scratch.join("kernel.log");
             run.inside("kernel", || kernel::make(&log));
             run.inside("axe", || axe::fetch(&scratch.join("axe"), &scratch.join("axe.log")));
-            run.inside("perfetto", || {
-                perfetto::fetch(&scratch.join("perfetto"), &scratch.join("perfetto.log"))
-            });
+            for package in &python::ALL {
+                let (folder, log) =
+                    (scratch.join(package.name), scratch.join(format!("{}.log", package.name)));
+                run.inside(package.name, || python::fetch(package, &folder, &log));
+            }
         }
         run.cargo(step);
     }

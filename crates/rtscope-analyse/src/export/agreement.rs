@@ -184,6 +184,7 @@ fn outputs(record: &Record, judgement: &Judgement) -> Vec<(&'static str, Told)> 
         let told = match output {
             "json" => json(&text),
             "junit" => junit(&text),
+            "kcidb" => kcidb(&text),
             "ktap" => ktap(&text),
             "lava" => lava(&text),
             "openmetrics" => openmetrics(&text, judgement),
@@ -197,7 +198,7 @@ fn outputs(record: &Record, judgement: &Judgement) -> Vec<(&'static str, Told)> 
         Some((output, told))
     };
     let told: Vec<_> = texts(record, judgement).into_iter().filter_map(read).collect();
-    assert_eq!(told.len(), 8);
+    assert_eq!(told.len(), 9);
     told
 }
 
@@ -249,6 +250,38 @@ fn junit(text: &str) -> Told {
     requirements.remove(&("run".to_owned(), "valid measurement".to_owned())).expect("the run");
     let run = between(text, "<property name=\"verdict\" value=\"", "\"");
     Told { run: Some(verdict(run)), requirements }
+}
+
+/// What a requirement says is in the test of its figure, whose status must fit.
+fn kcidb(text: &str) -> Told {
+    let document: Value = serde_json::from_str(text).expect("json");
+    let tests = document["tests"].as_array().expect("tests");
+    let mut requirements = Answers::new();
+    for test in tests {
+        let path = test["path"].as_str().expect("a path").trim_start_matches("rtscope.p");
+        let Some(asked) = test["misc"]["requirements"].as_array() else { continue };
+        for one in asked {
+            let word = |key: &str| one[key].as_str().expect("a text");
+            let cell = path.trim_start_matches('.').split('.').next().expect("a cell");
+            let verdict = verdict(word("verdict"));
+            let status = test["status"].as_str().expect("a status");
+            assert!(fits(verdict, status), "{test:#}");
+            requirements.insert((cell.to_owned(), word("requirement").to_owned()), verdict);
+        }
+    }
+    let run = verdict(tests[0]["misc"]["verdict"].as_str().expect("a verdict"));
+    assert!(fits(run, tests[0]["status"].as_str().expect("a status")), "{:#}", tests[0]);
+    Told { run: Some(run), requirements }
+}
+
+/// Whether a status of KCIDB says no more than a verdict.
+fn fits(verdict: Verdict, status: &str) -> bool {
+    match verdict {
+        Verdict::Pass => status == "PASS",
+        Verdict::Fail => status == "FAIL",
+        Verdict::Measured => status == "DONE",
+        Verdict::Inconclusive => ["DONE", "ERROR", "MISS"].contains(&status),
+    }
 }
 
 fn ktap(text: &str) -> Told {

@@ -144,7 +144,8 @@ fn a_wait_that_nobody_answered_is_marked_as_a_lower_bound() {
     let text_of = |text: &str, format: &str| {
         let record = imported(text);
         let judgement = judge(&record, &[]);
-        let subject = Exported::new(&record, &judgement, None).expect("all cells");
+        let mut subject = Exported::new(&record, &judgement, None).expect("all cells");
+        subject.submission.build = Some("origin:build".parse().expect("a build"));
         let format = super::Format::named(format).expect("a format");
         String::from_utf8(format.write(&subject).expect("written")).expect("a text")
     };
@@ -155,6 +156,7 @@ fn a_wait_that_nobody_answered_is_marked_as_a_lower_bound() {
         ("cyclictest", &["# Waited: thread 1 at least 36", "# Max Latencies: 00009 00009"]),
         ("cyclictest-json", &["\"waited_at_least\": { \"thread 1\": 36"]),
         ("junit", &["name=\"latency_ns_max_at_least\"", "name=\"missed_at_least\""]),
+        ("kcidb", &["\"is_at_least\": true", ".missed\""]),
         ("lava", &["TEST_CASE_ID=max-at-least", "TEST_CASE_ID=missed-at-least"]),
         (
             "openmetrics",

@@ -17,6 +17,7 @@ mod explained;
 mod hgrm;
 pub mod json;
 mod junit;
+mod kcidb;
 mod ktap;
 mod lava;
 mod markdown;
@@ -31,7 +32,10 @@ mod tests;
 
 use rtscope_model::{event::Event, record::Record};
 
-pub use self::explained::{Lateness, TRACE_FORMATS, TraceFormat};
+pub use self::{
+    explained::{Lateness, TRACE_FORMATS, TraceFormat},
+    kcidb::{BuildId, NotAName, Submission, SubmissionOrigin},
+};
 use crate::judgement::{CellSummary, FigureRow, Judgement};
 
 /// What is exported.
@@ -40,6 +44,8 @@ pub struct Exported<'a> {
     pub record: &'a Record,
     /// What it says, of the cells that are exported.
     pub judgement: Judgement,
+    /// What a document for KernelCI is named by.
+    pub submission: Submission,
 }
 
 /// One format: its name, what it holds, what writes it.
@@ -66,6 +72,7 @@ pub const FORMATS: &[Format] = &[
     osadl::FORMAT,
     hgrm::FORMAT,
     junit::FORMAT,
+    kcidb::FORMAT,
     ktap::FORMAT,
     lava::FORMAT,
     openmetrics::FORMAT,
@@ -117,7 +124,7 @@ impl<'a> Exported<'a> {
             judgement.cells.retain(|cell| cell.name == name);
             judgement.outcomes.retain(|outcome| outcome.name == name);
         }
-        Ok(Exported { record, judgement })
+        Ok(Exported { record, judgement, submission: Submission::default() })
     }
 
     /// The only cell, which must have latencies.

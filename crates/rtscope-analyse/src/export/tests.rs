@@ -79,7 +79,7 @@ fn every_format_looks_as_reviewed() {
 }
 
 /// An export as it is imported again.
-fn imported(text: &str, unit_ns: Option<u64>) -> Record {
+pub(super) fn imported(text: &str, unit_ns: Option<u64>) -> Record {
     let options =
         ImportOptions { name: "export".to_owned(), unit_ns, interval_ns: Some(1_000_000) };
     let reading = import::read(None, options, text.as_bytes()).expect("a format");

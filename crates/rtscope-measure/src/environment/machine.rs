@@ -22,6 +22,12 @@ pub(super) fn model(tree: &Tree) -> Option<String> {
     })
 }
 
+/// What a board's device tree says that it is compatible with; nothing on a PC.
+pub(super) fn compatible(tree: &Tree) -> Vec<String> {
+    let names = tree.read("proc/device-tree/compatible").unwrap_or_default();
+    names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
 /// A name in DMI, which firmware of PCs and servers fills.
 pub(super) fn dmi(tree: &Tree, name: &str) -> Option<String> {
     tree.read(format!("sys/class/dmi/id/{name}")).ok()
@@ -55,6 +61,9 @@ mod tests {
         assert_eq!(model(&fake.tree).as_deref(), Some("Dell Inc. OptiPlex 3060"));
         fake.file("proc/device-tree/model", "Raspberry Pi 4 Model B Rev 1.4\0");
         assert_eq!(model(&fake.tree).as_deref(), Some("Raspberry Pi 4 Model B Rev 1.4"));
+        assert_eq!(compatible(&fake.tree), [""; 0]);
+        fake.file("proc/device-tree/compatible", "raspberrypi,4-model-b\0brcm,bcm2711\0");
+        assert_eq!(compatible(&fake.tree), ["raspberrypi,4-model-b", "brcm,bcm2711"]);
     }
 
     #[test]

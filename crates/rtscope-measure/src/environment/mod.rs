@@ -68,6 +68,7 @@ pub fn collect(tree: &Tree) -> Environment {
     with_printable_texts(Environment {
         host: tree.read("proc/sys/kernel/hostname").unwrap_or_default(),
         machine_model: machine::model(tree),
+        compatible: machine::compatible(tree),
         cpus: cpu::collect(tree, &cpuinfo, &kernel.cmdline),
         irqs: irq::collect(tree),
         network: network::collect(tree, live),

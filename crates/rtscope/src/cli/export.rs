@@ -7,7 +7,10 @@ use std::{
 
 use anyhow::Context;
 use clap::builder::PossibleValue;
-use rtscope_analyse::export::{Exported, FORMATS, Format, Lateness, TRACE_FORMATS, TraceFormat};
+use rtscope_analyse::export::{
+    BuildId, Exported, FORMATS, Format, Lateness, Submission, SubmissionOrigin, TRACE_FORMATS,
+    TraceFormat,
+};
 use rtscope_model::verdict::Requirement;
 
 use super::{Refused, compare::split, explain, print_bytes};
@@ -18,8 +21,8 @@ use crate::{
 
 /// Write a record for other programs: CSV, JUnit, OpenMetrics...
 ///
-/// The formats are CSV, JSON, those of cyclictest and OSADL, JUnit, KTAP, LAVA, OpenMetrics and more; --format lists
-/// them.
+/// The formats are CSV, JSON, those of cyclictest and OSADL, JUnit, KTAP, LAVA, KernelCI, OpenMetrics and more;
+/// --format lists them.
 ///
 /// FOLDER@CELL is one cell of a record; the formats of cyclictest and OSADL and the percentile table
 /// can hold only one cell. A single format goes to standard output or to --out, several formats go to
@@ -34,6 +37,7 @@ use crate::{
 ///   rtscope export run -f openmetrics --out /var/lib/node_exporter/rtscope.prom
 ///   rtscope export run@rest --format cyclictest | grep 'Max Latencies'
 ///   rtscope export run --format csv,csv-histogram,markdown --out results
+///   rtscope export run -f kcidb --origin my_lab --build-id maestro:6870c1b2
 ///   rtscope export rtscope-runs/explain-1 -f perfetto --out late.perfetto-trace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -52,6 +56,12 @@ pub(super) struct Args {
     /// Ignore this finding when computing the verdict; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
+    /// kcidb: the name that KernelCI gave to your CI system [default: rtscope]
+    #[arg(long, value_name = "NAME")]
+    origin: Option<SubmissionOrigin>,
+    /// kcidb: the kernel build that was tested, as KernelCI names it [default: a build of its own, named by the kernel]
+    #[arg(long, value_name = "ORIGIN:ID")]
+    build_id: Option<BuildId>,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -61,6 +71,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             Choice::Figures(format) => figures.push(*format),
             Choice::Trace(format) => traces.push(*format),
         }
+    }
+    let has_names = args.origin.is_some() || args.build_id.is_some();
+    if has_names && figures.iter().all(|format| format.name != "kcidb") {
+        let text = "--origin and --build-id are for the format kcidb";
+        return Err(Refused(text.to_owned()).into());
     }
     let mut documents = Vec::new();
     if !figures.is_empty() {
@@ -103,8 +118,10 @@ fn figures_of(
         true => record::open_with_samples(&folder, &additions)?,
         false => record::open(&folder, &additions)?,
     };
-    let subject =
+    let mut subject =
         Exported::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
+    let origin = args.origin.clone().unwrap_or_default();
+    subject.submission = Submission { origin, build: args.build_id.clone() };
     for format in formats {
         let document = format.write(&subject);
         let document = document.map_err(|why| Refused(format!("{}: {why}", format.name)))?;

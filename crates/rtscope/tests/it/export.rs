@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use serde_json::Value;
@@ -286,6 +286,104 @@ fn lava_s_lines_have_the_form_that_it_splits() {
     assert_eq!(of("disk", "require-max-below-20us"), ("fail", None));
     assert_eq!(of("rest", "require-missed-at-most-0"), ("pass", None));
     assert_eq!(of("run", "valid-measurement"), ("pass", None));
+}
+
+/// What KernelCI's own package makes of files: the schema's version, and of each test of each file its path, status and value.
+const KCIDB: &str = "\
+import json, sys
+import kcidb_io
+schema = kcidb_io.schema.LATEST
+files = {}
+for name in sys.argv[1:]:
+    document = json.load(open(name))
+    assert schema.is_compatible_exactly(document)
+    schema.validate_exactly(document)
+    files[name] = [[t['path'], t['status'], t.get('number', {}).get('value')] for t in document['tests']]
+broken = dict(document, tests=[dict(document['tests'][0], status='GOOD')])
+try:
+    schema.validate_exactly(broken)
+    sys.exit('it takes everything')
+except Exception as why:
+    assert 'GOOD' in str(why)
+print(json.dumps({'version': [schema.major, schema.minor], 'files': files}))
+";
+
+/// Runs a script with the package that `cargo xtask test` has fetched.
+fn kernel_ci(folder: &Path, script: &str, files: &[&str]) -> Output {
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/xtask/kcidb");
+    let mut python = Command::new("/usr/bin/python3");
+    python.args(["-c", script]).args(files).env("PYTHONPATH", package).current_dir(folder);
+    output_of(&mut python)
+}
+
+#[test]
+fn kernel_ci_s_own_package_takes_each_document() {
+    let test = "kernel_ci_s_own_package_takes_each_document";
+    if !Path::new("/usr/bin/python3").exists() {
+        return skip(test, "without python3");
+    }
+    let folder = folder();
+    let here = folder.path();
+    if !kernel_ci(here, "import kcidb_io", &[]).status.success() {
+        return skip(test, "without KernelCI's Python package kcidb-io");
+    }
+    fs::write(here.join("judged"), exported(here, "kcidb", record(here))).expect("a file");
+    fs::write(here.join("c.txt"), exported(here, "cyclictest", "run@rest")).expect("a file");
+    cut(here);
+    with_device_tree(&here.join("run"));
+    let names = "--origin my_lab --build-id maestro:6870c1b2";
+    for line in [
+        "import c.txt --interval 500us --out in",
+        &format!("export in -f kcidb -o imported {names}"),
+        &format!("export run -f kcidb -o named {names}"),
+        "export cut -f kcidb -o killed",
+    ] {
+        let done = output(here, line);
+        assert!(done.status.success(), "{line}: {}", text(&done.stderr));
+    }
+    let files = ["judged", "imported", "named", "killed"];
+    let taken = kernel_ci(here, KCIDB, &files);
+    let said = text(&taken.stderr);
+    let read: Value =
+        serde_json::from_slice(&taken.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert_eq!(read["version"], serde_json::json!([5, 3]));
+    let of = |file: &str, path: &str| {
+        let tests = read["files"][file].as_array().expect("tests");
+        let found = tests.iter().find(|test| test[0] == path);
+        found.map(|test| (test[1].as_str().expect("a status").to_owned(), test[2].as_f64()))
+    };
+    let max = |file: &str, cell: &str| of(file, &format!("rtscope.lab-quick.{cell}.max"));
+    assert_eq!(of("judged", "rtscope.lab-quick"), Some(("FAIL".to_owned(), None)));
+    assert_eq!(max("judged", "disk"), Some(("FAIL".to_owned(), Some(58.445e-6))));
+    assert_eq!(max("judged", "rest").map(|of| of.0), Some("PASS".to_owned()));
+    assert_eq!(max("named", "disk"), Some(("DONE".to_owned(), Some(58.445e-6))));
+    assert_eq!(of("killed", "rtscope.lab-quick"), Some(("ERROR".to_owned(), None)));
+    assert_eq!(max("killed", "disk"), Some(("MISS".to_owned(), None)));
+    refused(here, "export in -f kcidb", 64, &["which kernel it is of", "--build-id"]);
+    refused(here, "export run -f kcidb --origin My-Lab", 64, &["small letters"]);
+    refused(here, "export run -f kcidb --build-id maestro", 64, &["a colon"]);
+    refused(here, "export run -f junit --origin my_lab", 64, &["for the format kcidb"]);
+}
+
+/// A copy of the record as if it had been cut before its last phase.
+fn cut(folder: &Path) {
+    let copied = Command::new("cp").args(["-r", "run", "cut"]).current_dir(folder).status();
+    assert!(copied.expect("cp").success());
+    let events = folder.join("cut/events.jsonl");
+    let all = fs::read_to_string(&events).expect("events");
+    let lines: Vec<&str> = all.lines().collect();
+    let last = lines.iter().rposition(|line| line.contains("\"phase-started\""));
+    let kept = &lines[..last.expect("a phase")];
+    fs::write(events, kept.join("\n") + "\n").expect("written");
+}
+
+/// Gives the machine of a record a device tree.
+fn with_device_tree(record: &Path) {
+    let path = record.join("environment.before.json");
+    let mut machine: Value =
+        serde_json::from_slice(&fs::read(&path).expect("a machine")).expect("JSON");
+    machine["compatible"] = serde_json::json!(["raspberrypi,4-model-b", "brcm,bcm2711"]);
+    fs::write(path, machine.to_string()).expect("written");
 }
 
 /// Through the real program and its files: what was exported says the same when it is imported, and

@@ -61,6 +61,7 @@ fn hide_in_environment(environment: &mut Environment, host: &str) {
         |text: String| chosen.iter().fold(text, |text, card| without_card(&text, card));
     let hide = |text: &str| without_cards(without_host(&without_addresses(text), host));
     environment.machine_model = environment.machine_model.take().map(|model| hide(&model));
+    environment.compatible.iter_mut().for_each(|name| *name = hide(name));
     let kernel = &mut environment.kernel;
     kernel.cmdline = boot::command_line(&kernel.cmdline, host);
     let version = kernel.version.split(' ');

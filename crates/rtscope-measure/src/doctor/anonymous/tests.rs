@@ -252,6 +252,7 @@ fn names_of_cards_that_somebody_chose_are_hidden_wherever_the_kernel_puts_them()
     let hidden = hidden_of(Environment {
         host: "migration".to_owned(),
         machine_model: Some("Board of migration, 10.0.0.8".to_owned()),
+        compatible: vec!["migration,board".to_owned()],
         network: vec![card("maria-uplink"), card("eth0")],
         irqs: vec![irq("maria-uplink-rx-0"), irq("eth0")],
         real_time_threads: vec![
@@ -272,6 +273,7 @@ fn names_of_cards_that_somebody_chose_are_hidden_wherever_the_kernel_puts_them()
         ["napi/(hidden)-8193", "irq/131-(hidden)", "(hidden)-manager", "migration/0"]
     );
     assert_eq!(hidden.machine_model.as_deref(), Some("Board of (hidden), (hidden)"));
+    assert_eq!(hidden.compatible, ["(hidden),board"]);
 }
 
 #[test]

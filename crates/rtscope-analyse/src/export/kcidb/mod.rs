@@ -1,0 +1,284 @@
+//! A document of KCIDB, KernelCI's database of results: a test for the run, and one for each figure of each cell.
+//!
+//! ```text
+//! rtscope.PLAN                     the run: its verdict
+//! rtscope.PLAN.PHASE.STATISTIC     a figure, and what its requirements say
+//! ```
+//!
+//! A pass and a failure are the judgement's. A figure without a requirement is DONE, and so is an open question, whose
+//! reasons are in `misc.inconclusive`. What was cut short is an ERROR, and what never began a MISS, since the question is
+//! open there because of something else than the kernel's latency.
+
+mod cells;
+mod schema;
+mod submission;
+
+use rtscope_model::{
+    event::{EndReason, Event},
+    finding::Weight,
+    verdict::Verdict,
+};
+use serde_json::{Map, Value, json};
+
+use self::schema::{
+    Build, Checkout, Document, Reached, Status, Test, TestEnvironment, Version, seconds,
+};
+pub use self::submission::{BuildId, NotAName, Submission, SubmissionOrigin};
+use super::{Exported, Format};
+
+pub(super) const FORMAT: Format = Format {
+    name: "kcidb",
+    what: "KCIDB's JSON, version 5.3, for KernelCI: a test for the run and for each figure",
+    ending: "json",
+    write: |subject| document(&[Part::alone(subject)?]),
+};
+
+/// A run as KernelCI sees it.
+struct Part<'a> {
+    subject: &'a Exported<'a>,
+    build: BuildId,
+    /// Begins the name of each test.
+    id: String,
+    environment: TestEnvironment,
+}
+
+fn document(parts: &[Part<'_>]) -> Result<Vec<u8>, String> {
+    let mut document = Document {
+        version: Version { major: 5, minor: 3 },
+        checkouts: Vec::new(),
+        builds: Vec::new(),
+        tests: Vec::new(),
+    };
+    for part in parts {
+        document.add_build(part);
+        document.tests.push(part.run());
+        document.tests.extend(part.figures());
+    }
+    serde_json::to_string_pretty(&document)
+        .map(|text| (text + "\n").into_bytes())
+        .map_err(|e| e.to_string())
+}
+
+impl Document {
+    /// A test of a build that nobody else submits would never be valid.
+    fn add_build(&mut self, part: &Part<'_>) {
+        if part.subject.submission.build.is_some() {
+            return;
+        }
+        let (id, origin) = (part.build.to_string(), part.origin());
+        let kernel = part.subject.record.before.as_ref().map(|found| &found.kernel);
+        let kernel = kernel.cloned().unwrap_or_default();
+        let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let build = Build {
+            checkout_id: id.clone(),
+            id: id.clone(),
+            origin: origin.clone(),
+            comment: format!("Linux {} {}", kernel.release, kernel.version).trim_end().to_owned(),
+            architecture: Some(kernel.machine)
+                .filter(|m| m.chars().all(is_good))
+                .unwrap_or_default(),
+        };
+        if !self.builds.contains(&build) {
+            self.checkouts.push(Checkout { id, origin });
+            self.builds.push(build);
+        }
+    }
+}
+
+impl<'a> Part<'a> {
+    /// A run that is the only one in its document.
+    fn alone(subject: &'a Exported<'a>) -> Result<Part<'a>, String> {
+        let build = build(subject)?;
+        let id = format!("{}:{}", subject.submission.origin, run_id(subject, &build));
+        Ok(Part { subject, build, id, environment: environment(subject) })
+    }
+
+    fn origin(&self) -> String {
+        self.subject.submission.origin.to_string()
+    }
+
+    /// The path of the run, or of a figure in a cell.
+    fn path(&self, names: &[&str]) -> String {
+        let plan = self.subject.record.plan.name.as_str();
+        let names = [plan].into_iter().chain(names.iter().copied());
+        names.fold("rtscope".to_owned(), |path, name| path + "." + &node(name))
+    }
+
+    /// Whether its times are those of a clock on the wall: not those of an import, nor of a guest in virtual time.
+    fn has_wall_clock(&self) -> bool {
+        let record = self.subject.record;
+        !record.is_imported() && record.virtual_time.is_none()
+    }
+
+    /// When something of the run began, RFC 3339.
+    fn start_time(&self, at_ns: u64) -> Option<String> {
+        let (_, began) = self.subject.started();
+        let began: jiff::Timestamp = began.parse().ok()?;
+        let at = began.checked_add(jiff::SignedDuration::from_nanos(at_ns.cast_signed())).ok()?;
+        self.has_wall_clock().then(|| at.to_string())
+    }
+
+    /// How long something took, in seconds.
+    fn duration(&self, ns: u64) -> Option<f64> {
+        (ns > 0 && self.has_wall_clock()).then(|| seconds(ns))
+    }
+
+    /// The run as a whole.
+    fn run(&self) -> Test {
+        let Exported { record, judgement, .. } = self.subject;
+        let reached = self.reached();
+        let status = Status::of(Some(judgement.verdict), reached);
+        let (version, _) = self.subject.started();
+        let mut misc = Map::new();
+        misc.insert("rtscope".to_owned(), json!(version));
+        misc.insert("verdict".to_owned(), json!(judgement.verdict));
+        misc.insert("reasons".to_owned(), json!(judgement.reasons));
+        let codes: Vec<&str> = judgement.findings.iter().map(|f| f.code.as_str()).collect();
+        misc.insert("findings".to_owned(), json!(codes));
+        misc.insert("accepted".to_owned(), json!(judgement.accepted));
+        if record.virtual_time.is_some() {
+            misc.insert("virtual_time".to_owned(), json!(true));
+        }
+        if judgement.verdict == Verdict::Inconclusive {
+            misc.insert("inconclusive".to_owned(), json!(judgement.reasons));
+        }
+        let took_ns = record.events.last().map_or(0, |last| last.at_ns);
+        Test {
+            id: self.id.clone(),
+            origin: self.origin(),
+            build_id: self.build.to_string(),
+            path: self.path(&[]),
+            status,
+            number: None,
+            comment: format!("{}: {}", record.plan.title, judgement.verdict),
+            start_time: self.start_time(0),
+            duration: self.duration(took_ns),
+            environment: self.environment.clone(),
+            misc,
+        }
+    }
+
+    /// How far the run came. A phase that failed, as one whose load did not start, cuts it too.
+    fn reached(&self) -> Reached {
+        let Exported { record, judgement, .. } = self.subject;
+        let why = record.events.iter().rev().find_map(|stamped| match &stamped.event {
+            Event::RunEnded { why, .. } => Some(*why),
+            _ => None,
+        });
+        let has_failed =
+            judgement.findings.iter().any(|f| f.code == "run-failed" && f.weight > Weight::Warning);
+        match why {
+            _ if record.is_imported() => Reached::Complete,
+            None | Some(EndReason::Interrupted | EndReason::Failed) => Reached::WasCut,
+            Some(_) if has_failed => Reached::WasCut,
+            Some(_) => Reached::Complete,
+        }
+    }
+}
+
+/// The build's name: the one that was given, or one of what the kernel says of itself.
+fn build(subject: &Exported<'_>) -> Result<BuildId, String> {
+    let Submission { origin, build } = &subject.submission;
+    if let Some(build) = build {
+        return Ok(build.clone());
+    }
+    let found = subject.record.before.as_ref().filter(|_| !subject.record.is_imported());
+    let kernel = found.map(|found| &found.kernel).filter(|kernel| !kernel.release.is_empty());
+    let kernel = kernel
+        .ok_or("the record doesn't say which kernel it is of: name its build with --build-id")?;
+    let name = [&kernel.machine, &kernel.release, &kernel.version].map(|part| words(part));
+    Ok(BuildId::made(origin, name.join("-").trim_matches('-')))
+}
+
+/// What tells a run from all others, and is the same however often it is exported or judged.
+fn run_id(subject: &Exported<'_>, build: &BuildId) -> String {
+    let record = subject.record;
+    let (_, began) = subject.started();
+    let mut hash = Fnv::new();
+    // Two builds may behave alike to the instruction, and then their guests' records only differ in this.
+    hash.add(build.to_string().as_bytes());
+    let found = record.before.clone().unwrap_or_default();
+    for text in [&found.host, &found.kernel.release, &found.kernel.version, &found.kernel.cmdline] {
+        hash.add(text.as_bytes());
+    }
+    for stamped in &record.events {
+        if let Event::RunStarted { monotonic_ns, command, .. } = &stamped.event {
+            hash.add(&monotonic_ns.to_le_bytes());
+            command.iter().for_each(|word| hash.add(word.as_bytes()));
+        }
+    }
+    for slice in &record.slices {
+        [slice.start_ns, slice.end_ns, slice.recorded, slice.min_ns, slice.max_ns, slice.max_at_ns]
+            .iter()
+            .for_each(|ns| hash.add(&ns.to_le_bytes()));
+    }
+    let parts =
+        [words(&record.plan.name), words(&began.replace(':', "")), format!("{:016x}", hash.0)];
+    parts.join("-")
+}
+
+/// The machine. Each text is as it was found.
+fn environment(subject: &Exported<'_>) -> TestEnvironment {
+    let found = subject.record.before.as_ref().filter(|_| !subject.record.is_imported());
+    let Some(found) = found else { return TestEnvironment::default() };
+    let kernel = &found.kernel;
+    let machine = found.machine_model.as_deref().unwrap_or(&found.cpus.model);
+    // The schema takes no blank there.
+    let compatible = found
+        .compatible
+        .iter()
+        .filter(|name| !name.contains(' ') && name.split(',').all(|part| !part.is_empty()));
+    let facts: [(&str, Value); 11] = [
+        ("host", json!(found.host)),
+        ("machine_model", json!(found.machine_model.as_deref().unwrap_or_default())),
+        ("cpu_model", json!(found.cpus.model)),
+        ("cpus_online", json!(found.cpus.online.to_string())),
+        ("virtualisation", json!(found.virtualisation.as_deref().unwrap_or_default())),
+        ("memory_kib", json!(found.memory.total_kib)),
+        ("kernel_release", json!(kernel.release)),
+        ("kernel_version", json!(kernel.version)),
+        ("kernel_machine", json!(kernel.machine)),
+        ("kernel_command_line", json!(kernel.cmdline)),
+        ("preemption", json!(kernel.preemption.word())),
+    ];
+    let is_known = |value: &Value| !value.is_null() && value.as_str() != Some("");
+    let facts = facts.into_iter().filter(|(_, value)| is_known(value));
+    TestEnvironment {
+        compatible: compatible.cloned().collect(),
+        comment: machine.to_owned(),
+        misc: facts.map(|(key, value)| (key.to_owned(), value)).collect(),
+    }
+}
+
+/// A node of a path: letters, digits, `_` and `-`, since a dot would begin the next one.
+fn node(name: &str) -> String {
+    match words(name).replace(['.', '+', '~'], "_") {
+        none if none.is_empty() => "-".to_owned(),
+        node => node,
+    }
+}
+
+/// A name of letters, digits and some marks, with a `-` for whatever else is between them.
+fn words(name: &str) -> String {
+    let parts = name.split(|c: char| !(c.is_ascii_alphanumeric() || "._+~-".contains(c)));
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+/// FNV-1a of 64 bits: the standard library's hashes may change with its version.
+struct Fnv(u64);
+
+impl Fnv {
+    const fn new() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        // The end counts, so that no two texts are one.
+        for byte in bytes.iter().chain(&[0]) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
