@@ -147,7 +147,8 @@ enum Verb {
     Lab(lab::Verb),
     /// Run a plan at many machines, and compare them
     ///
-    /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names them.
+    /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names them, or a labgrid
+    /// coordinator that hands them out.
     #[command(subcommand)]
     Fleet(fleet::Verb),
     /// Build, install and verify a kernel, or go back

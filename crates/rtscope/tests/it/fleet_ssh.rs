@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// A namespace with an address, a key and an sshd. All of it goes with the value.
-struct Far {
+pub(crate) struct Far {
     name: String,
-    room: TempDir,
+    pub(crate) room: TempDir,
     /// Second byte of the addresses: several tests run at the same time.
     net: u8,
 }
@@ -33,7 +33,7 @@ fn run(line: &str) -> bool {
 
 impl Far {
     /// Makes it; none, and a skip, where this machine can't.
-    fn make(test: &str, net: u8, more: &str) -> Option<Far> {
+    pub(crate) fn make(test: &str, net: u8, more: &str) -> Option<Far> {
         let sshd = Path::new("/usr/sbin/sshd");
         if !root_or_skip(test) {
             return None;
@@ -115,11 +115,16 @@ impl Far {
         }
     }
 
+    /// Its address.
+    pub(crate) fn address(&self) -> String {
+        format!("10.{}.77.2", self.net)
+    }
+
     fn steps(&self) -> String {
         fs::read_to_string(self.room.path().join("out/fleet.jsonl")).unwrap_or_default()
     }
 
-    fn assert_nothing_is_left(&self) {
+    pub(crate) fn assert_nothing_is_left(&self) {
         let base = self.room.path().join("base");
         let is_empty = || fs::read_dir(&base).expect("listed").next().is_none();
         wait_for("the place to be free", Duration::from_secs(20), is_empty);

@@ -17,6 +17,7 @@ mod explain;
 mod explain_files;
 mod export;
 mod fleet;
+mod fleet_labgrid;
 mod fleet_ssh;
 mod hackbench;
 mod history;
