@@ -1,15 +1,7 @@
 //! The kernel's events around the worst wake-ups of each phase, where the lab asks for them.
 
-use rtscope_model::{
-    event::{Event, Stamped},
-    guest,
-    plan::Plan,
-    time::Nanos,
-};
-use rtscope_sys::{
-    clock::{Clock, SystemClock},
-    tree::Tree,
-};
+use rtscope_model::{event::Stamped, guest, plan::Plan};
+use rtscope_sys::tree::Tree;
 
 use super::{beside, say};
 use crate::explain::{Keep, OwnThreads, Pauses};
@@ -31,24 +23,8 @@ impl WatchedKernel {
 
     /// Each phase keeps its own worst.
     pub(super) fn see(&self, plan: &Plan, stamped: &Stamped) {
-        let Ok(threads) = &self.0 else { return };
-        match &stamped.event {
-            Event::PhaseStarted { cell, .. } => {
-                threads.begin_phase();
-                self.settle(plan, *cell);
-            }
-            // Only now does the phase settle.
-            Event::LoadStarted { cell, .. } => self.settle(plan, *cell),
-            Event::PhaseEnded { .. } => threads.end_phase(),
-            _ => {}
-        }
-    }
-
-    /// What settles from now on is no part of the phase.
-    fn settle(&self, plan: &Plan, cell: u32) {
-        let settle = plan.phases.get(cell as usize).map_or(Nanos::ZERO, |phase| phase.settle);
         if let Ok(threads) = &self.0 {
-            threads.settle_until(SystemClock::MONOTONIC.now_ns() + settle.0);
+            threads.see(plan, stamped);
         }
     }
 

@@ -16,7 +16,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
@@ -24,7 +24,9 @@ use std::{
 
 use rtscope_model::{
     cpu::CpuSet,
+    event::{Event, Stamped},
     explain::{ExplainRecord, FORMAT, Pause, Spike},
+    plan::Plan,
     published::KernelKind,
     time::Nanos,
     trace::{Name, Place, Section, What},
@@ -223,11 +225,20 @@ struct Told {
     stop: AtomicBool,
     /// The times whose worst activations are kept; all of it where there are none.
     phases: Mutex<Vec<Range<u64>>>,
+    /// When the run began, on `CLOCK_MONOTONIC`, as far as that is known.
+    start_ns: AtomicU64,
 }
 
 impl Told {
     fn phases(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
         self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of the latest phase.
+    fn set_phase(&self, span: Range<u64>) {
+        if let Some(phase) = self.phases().last_mut() {
+            *phase = span;
+        }
     }
 
     fn tell(&self, finder: &mut Finder) {
@@ -252,7 +263,7 @@ impl OwnThreads {
     /// When the kernel's events can't be read.
     pub fn watch(tree: &Tree, keep: Keep, pauses: Pauses) -> Result<OwnThreads, ExplainError> {
         let mut watch = Watch::start(tree, keep)?;
-        let told = Arc::<Told>::default();
+        let told = Arc::new(Told { start_ns: AtomicU64::new(u64::MAX), ..Told::default() });
         let hears = told.clone();
         let watching = thread::spawn(move || {
             own::block_signals();
@@ -271,22 +282,26 @@ impl OwnThreads {
         Ok(OwnThreads { told, watching })
     }
 
-    /// A phase begins: its worst activations are kept, and from now on only those of phases.
-    pub fn begin_phase(&self) {
-        self.told.phases().push(0..u64::MAX);
-    }
-
-    /// What settles until then in the phase is not kept.
-    pub fn settle_until(&self, until_ns: u64) {
-        if let Some(phase) = self.told.phases().last_mut() {
-            phase.start = until_ns;
-        }
-    }
-
-    /// The phase ends.
-    pub fn end_phase(&self) {
-        if let Some(phase) = self.told.phases().last_mut() {
-            phase.end = SystemClock::MONOTONIC.now_ns();
+    /// Sees an event of the run: of each phase the worst activations are kept, and of no other time.
+    pub fn see(&self, plan: &Plan, stamped: &Stamped) {
+        let now_ns = SystemClock::MONOTONIC.now_ns();
+        // An event is seen after it happened: the shortest delay tells the run's start best.
+        let start_ns = now_ns.saturating_sub(stamped.at_ns);
+        let start_ns = start_ns.min(self.told.start_ns.fetch_min(start_ns, Relaxed));
+        let settles = |cell: u32| {
+            let phase = plan.phases.get(cell as usize);
+            now_ns + phase.map_or(0, |phase| phase.settle.0)..u64::MAX
+        };
+        match &stamped.event {
+            Event::PhaseStarted { cell, .. } => self.told.phases().push(settles(*cell)),
+            // Only now does the phase settle.
+            Event::LoadStarted { cell, .. } => self.told.set_phase(settles(*cell)),
+            Event::PhaseEnded { bounds: Some(bounds), .. } => {
+                self.told.set_phase(start_ns + bounds.from_ns..start_ns + bounds.to_ns);
+            }
+            // It counted nothing.
+            Event::PhaseEnded { bounds: None, .. } => self.told.set_phase(0..0),
+            _ => {}
         }
     }
 

@@ -20,6 +20,7 @@ use rtscope_measure::{
 use rtscope_model::{
     explain::{ExplainRecord, FORMAT},
     interruptions::{self, Interruptions},
+    plan::Plan,
     time::Nanos,
 };
 use rtscope_sys::tree::Tree;
@@ -280,19 +281,21 @@ pub(super) struct OfRun {
 impl OfRun {
     /// Starts to watch the sampling threads, if that was asked for. A kernel that can't be traced is told of, and the
     /// run goes on.
-    pub(super) fn watch(&self, wall_clock: &str) -> Option<OwnThreads> {
+    pub(super) fn watch(&self, plan: &Plan, wall_clock: &str) -> Option<OwnThreads> {
         if !self.explain {
             return None;
         }
-        let lateness = Lateness { above: self.above, worst: OF_RUN };
+        let phases = u32::try_from(plan.phases.len().max(1)).unwrap_or(u32::MAX);
+        let lateness = Lateness { above: self.above, worst: (OF_RUN / phases).max(OF_PHASE) };
         let keep = lateness.keep(wall_clock.to_owned());
         let watched = OwnThreads::watch(&Tree::default(), keep, Pauses::Alternate);
         watched.map_err(|why| note!("rtscope: late wake-ups can't be explained: {why}")).ok()
     }
 }
 
-/// Late wake-ups that a run keeps.
+/// Late wake-ups that a run keeps, and at least of each phase.
 const OF_RUN: u32 = 20;
+const OF_PHASE: u32 = 3;
 
 /// Ends the look of a run, writes what it saw beside the run's record, and returns it as text and the table.
 pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<[String; 2]> {

@@ -97,10 +97,13 @@ pub(super) fn measured(args: &Args, plan: Plan) -> anyhow::Result<ExitCode> {
     };
     let mut screen = screen::open(show, &options.plan, &options.interrupt)?;
     let mut watched = until::Watched::new(&options.plan, &options.interrupt);
-    let explained = args.explained.watch(&options.wall_clock);
+    let explained = args.explained.watch(&options.plan, &options.wall_clock);
     let finished = rtscope_measure::run(&options, &mut |stamped| {
         if let Some(claim) = watched.as_mut().and_then(|watched| watched.event(stamped)) {
             screen.claim(&claim);
+        }
+        if let Some(explained) = &explained {
+            explained.see(&options.plan, stamped);
         }
         screen.event(stamped);
     });
