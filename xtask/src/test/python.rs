@@ -16,11 +16,17 @@ pub(super) struct PythonPackage {
     module: &'static str,
 }
 
-/// Perfetto's own classes of its traces, KernelCI's own check of its documents, and labgrid's coordinator and exporter.
-pub(super) const ALL: [PythonPackage; 3] = [
+/// Perfetto's own classes of its traces, KernelCI's own check of its documents, labgrid's coordinator and exporter, and
+/// the schema of Kubernetes.
+pub(super) const ALL: [PythonPackage; 4] = [
     PythonPackage { name: "perfetto", requirement: "perfetto==0.59.1", module: "perfetto" },
     PythonPackage { name: "kcidb", requirement: "kcidb-io==141", module: "kcidb_io" },
     PythonPackage { name: "labgrid", requirement: "labgrid==26.0.1", module: "labgrid" },
+    PythonPackage {
+        name: "kubernetes",
+        requirement: "kubernetes-validate==1.37.0",
+        module: "kubernetes_validate",
+    },
 ];
 
 /// How long that may take: some MB, with what they need.

@@ -8,6 +8,7 @@ mod check;
 mod collect;
 mod command_lines;
 mod compare;
+mod container;
 mod doctor;
 mod doctor_input;
 mod documents;
