@@ -170,6 +170,12 @@ impl Journal {
     }
 }
 
+/// Whether a folder is that of a fleet's run.
+#[must_use]
+pub fn is_fleet(folder: &Path) -> bool {
+    folder.join(ORDER).is_file()
+}
+
 /// Reads what was asked.
 ///
 /// # Errors

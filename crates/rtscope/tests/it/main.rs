@@ -16,6 +16,7 @@ mod dropin;
 mod explain;
 mod explain_files;
 mod export;
+mod export_fleet;
 mod fleet;
 mod fleet_ssh;
 mod hackbench;

@@ -2,6 +2,7 @@
 
 pub(super) mod agent;
 mod collect;
+pub(super) mod exported;
 mod judged;
 mod list;
 mod page;
