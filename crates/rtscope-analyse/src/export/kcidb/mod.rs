@@ -87,14 +87,12 @@ impl Document {
             return;
         }
         let (id, origin) = (build.to_string(), submission.origin.to_string());
-        let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let machine = Some(&kernel.machine).filter(|machine| machine.chars().all(is_good));
         let build = Build {
             checkout_id: id.clone(),
             id: id.clone(),
             origin: origin.clone(),
             comment: format!("Linux {} {}", kernel.release, kernel.version).trim_end().to_owned(),
-            architecture: machine.cloned().unwrap_or_default(),
+            architecture: architecture(&kernel.machine),
         };
         if self.builds.iter().all(|known| known.id != build.id) {
             self.checkouts.push(Checkout { id, origin });
@@ -243,6 +241,17 @@ impl BuildId {
             "" => BuildId::made(origin, "unknown-kernel"),
             name => BuildId::made(origin, name),
         }
+    }
+}
+
+/// What KernelCI calls a machine of `uname -m`: by the kernel's name for its architecture.
+fn architecture(machine: &str) -> String {
+    let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    match machine {
+        "aarch64" => "arm64".to_owned(),
+        "riscv64" | "riscv32" => "riscv".to_owned(),
+        arm if arm.starts_with("armv") => "arm".to_owned(),
+        other => other.chars().filter(|c| is_good(*c)).collect(),
     }
 }
 
