@@ -95,6 +95,11 @@ pub(crate) const OF_TESTS: &[Package] = &[
         reason: "reads our OpenMetrics text",
     },
     Package {
+        name: "python3-yaml",
+        sign: "/usr/lib/python3/dist-packages/yaml/__init__.py",
+        reason: "reads the recipes for CI servers",
+    },
+    Package {
         name: "qemu-system-x86",
         sign: "qemu-system-x86_64",
         reason: "boots the kernels that the lab compares",

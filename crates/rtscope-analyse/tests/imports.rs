@@ -99,7 +99,8 @@ fn the_corpora_can_be_exported_and_their_counts_read_back() {
         let Some(record) = recorded(read(None, &bytes, usize::MAX)) else { continue };
         let judgement = judge(&record, &[]);
         for cell in &judgement.cells {
-            let subject = Exported::new(&record, &judgement, Some(&cell.name)).expect("a cell");
+            let mut subject = Exported::new(&record, &judgement, Some(&cell.name)).expect("a cell");
+            subject.submission.build = Some("origin:build".parse().expect("a build"));
             for format in FORMATS {
                 let Ok(document) = format.write(&subject) else {
                     let may_refuse =

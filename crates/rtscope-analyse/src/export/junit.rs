@@ -13,8 +13,8 @@ use rtscope_model::{
 };
 
 use super::{
-    Exported, Format,
-    case::{Case, Suite, suites},
+    Exported, FleetExported, Format,
+    case::{Case, Suite, suites, suites_of_fleet},
 };
 use crate::statistics::quantile;
 
@@ -22,19 +22,24 @@ pub(super) const FORMAT: Format = Format {
     name: "junit",
     what: "JUnit XML: a test case for each requirement in each cell",
     ending: "xml",
-    write: |subject| Ok(document(subject).into_bytes()),
+    write: |subject| Ok(document(&subject.record.plan.name, &suites(subject)).into_bytes()),
 };
 
-fn document(subject: &Exported<'_>) -> String {
-    let suites = suites(subject);
+/// The suites of all places, each under the place's name.
+pub(super) fn of_fleet(fleet: &FleetExported<'_>) -> String {
+    document(fleet.plan, &suites_of_fleet(fleet))
+}
+
+fn document(plan: &str, suites: &[Suite<'_>]) -> String {
     let cases = || suites.iter().flat_map(|suite| &suite.cases);
-    let time = seconds(subject.judgement.cells.iter().map(|cell| cell.duration_ns).sum());
+    let cells = suites.iter().filter_map(|suite| suite.cell);
+    let time = seconds(cells.map(|cell| cell.duration_ns).sum());
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"rtscope {}\" {} time=\"{time}\">\n",
-        escaped(&subject.record.plan.name),
+        escaped(plan),
         counts(cases())
     );
-    suites.iter().for_each(|suite| text += &of_suite(suite, subject));
+    suites.iter().for_each(|suite| text += &of_suite(suite, plan));
     text + "</testsuites>\n"
 }
 
@@ -44,26 +49,27 @@ fn counts<'a>(cases: impl Iterator<Item = &'a Case> + Clone) -> String {
     format!("tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"", cases.count())
 }
 
-fn of_suite(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
-    let (_, began) = subject.started();
+fn of_suite(suite: &Suite<'_>, plan: &str) -> String {
+    let (_, began) = suite.subject.map_or(("", ""), Exported::started);
     // The schema of Ant has a time of day without a zone.
     let began = began.trim_end_matches('Z');
+    let host = suite.subject.map_or("", Exported::host);
     let time = seconds(suite.cell.map_or(0, |cell| cell.duration_ns));
     let mut text = format!(
         "  <testsuite name=\"{}\" {} skipped=\"0\" time=\"{time}\" timestamp=\"{}\" hostname=\"{}\">\n",
-        escaped(suite.name),
+        escaped(&suite.name),
         counts(suite.cases.iter()),
         escaped(began),
-        escaped(subject.host())
+        escaped(host)
     );
-    text += &properties(suite, subject);
+    text += &properties(suite);
     for case in &suite.cases {
         let _ = write!(
             text,
             "    <testcase name=\"{}\" classname=\"rtscope.{}.{}\" time=\"0.000\"",
             escaped(&case.name),
-            escaped(&subject.record.plan.name),
-            escaped(suite.name)
+            escaped(plan),
+            escaped(&suite.name)
         );
         let problem = match case.verdict {
             Verdict::Fail => Some(("failure", "requirement")),
@@ -99,7 +105,7 @@ fn brief(text: &str) -> String {
 const MESSAGE_MAX: usize = 120;
 
 /// The figures of a cell, or what the run is.
-fn properties(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
+fn properties(suite: &Suite<'_>) -> String {
     let mut pairs: Vec<(String, String)> = Vec::new();
     if let Some(cell) = suite.cell {
         let row = &cell.all;
@@ -119,7 +125,7 @@ fn properties(suite: &Suite<'_>, subject: &Exported<'_>) -> String {
             figure(&Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank));
         }
         figure(if row.max_is_at_least() { "max_at_least" } else { "max" }, row.max_ns());
-    } else {
+    } else if let Some(subject) = suite.subject {
         let (version, _) = subject.started();
         pairs.push(("rtscope".to_owned(), version.to_owned()));
         pairs.push(("verdict".to_owned(), subject.judgement.verdict.to_string()));

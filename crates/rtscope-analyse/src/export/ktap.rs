@@ -10,23 +10,27 @@ use std::fmt::Write as _;
 use rtscope_model::verdict::Verdict;
 
 use super::{
-    Exported, Format,
-    case::{Case, suites},
+    FleetExported, Format,
+    case::{Case, Suite, suites, suites_of_fleet},
 };
 
 pub(super) const FORMAT: Format = Format {
     name: "ktap",
     what: "KTAP version 1: a subtest for each cell, a line for each requirement",
     ending: "tap",
-    write: |subject| Ok(document(subject).into_bytes()),
+    write: |subject| Ok(document(&suites(subject)).into_bytes()),
 };
 
-fn document(subject: &Exported<'_>) -> String {
-    let suites = suites(subject);
+/// The cells of all places, each under the place's name.
+pub(super) fn of_fleet(fleet: &FleetExported<'_>) -> String {
+    document(&suites_of_fleet(fleet))
+}
+
+fn document(suites: &[Suite<'_>]) -> String {
     let mut text = format!("KTAP version 1\n1..{}\n", suites.len());
-    for (number, suite) in (1..).zip(&suites) {
+    for (number, suite) in (1..).zip(suites) {
         let of = |verdict: Verdict| suite.cases.iter().any(|case| case.verdict == verdict);
-        let _ = writeln!(text, "  KTAP version 1\n  # Subtest: {}", plain(suite.name));
+        let _ = writeln!(text, "  KTAP version 1\n  # Subtest: {}", plain(&suite.name));
         let _ = writeln!(text, "  1..{}", suite.cases.len());
         for (number, case) in (1..).zip(&suite.cases) {
             let _ = writeln!(text, "  # {}: {}", plain(&case.name), one_line(&case.text));
@@ -38,7 +42,7 @@ fn document(subject: &Exported<'_>) -> String {
             _ if suite.cases.is_empty() => ("ok", " # SKIP no requirement"),
             _ => ("ok", ""),
         };
-        let _ = writeln!(text, "{word} {number} {}{directive}", plain(suite.name));
+        let _ = writeln!(text, "{word} {number} {}{directive}", plain(&suite.name));
     }
     text
 }

@@ -26,7 +26,7 @@ pub(super) const FORMAT: Format = Format {
 };
 
 fn lines(suite: &Suite<'_>) -> String {
-    let mut text = format!("<LAVA_SIGNAL_TESTSET START {}>\n", id(suite.name));
+    let mut text = format!("<LAVA_SIGNAL_TESTSET START {}>\n", id(&suite.name));
     let mut case = |name: &str, result: &str, measured: Option<(&str, String)>| {
         let measured = measured
             .map_or(String::new(), |(unit, value)| format!(" UNITS={unit} MEASUREMENT={value}"));

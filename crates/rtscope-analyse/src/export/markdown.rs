@@ -47,7 +47,7 @@ fn document(subject: &Exported<'_>) -> String {
 fn of_suite(suite: &Suite<'_>) -> Vec<String> {
     let cases = suite.cases.iter().filter(|case| case.requirement.is_some());
     let row = |case: &super::case::Case| {
-        let (name, because) = (plain(suite.name), plain(&case.text));
+        let (name, because) = (plain(&suite.name), plain(&case.text));
         format!("| {name} | {} | {} | {because} |\n", plain(&case.name), case.verdict)
     };
     cases.map(row).collect()

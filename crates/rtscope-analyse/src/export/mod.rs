@@ -14,6 +14,7 @@ mod case;
 mod csv;
 pub mod cyclictest;
 mod explained;
+mod fleet;
 mod hgrm;
 pub mod json;
 mod junit;
@@ -34,6 +35,7 @@ use rtscope_model::{event::Event, record::Record};
 
 pub use self::{
     explained::{Lateness, TRACE_FORMATS, TraceFormat},
+    fleet::{FleetExported, PlaceExported, PlaceWithout},
     kcidb::{BuildId, NotAName, Submission, SubmissionOrigin},
 };
 use crate::judgement::{CellSummary, FigureRow, Judgement};
@@ -46,6 +48,8 @@ pub struct Exported<'a> {
     pub judgement: Judgement,
     /// What a document for KernelCI is named by.
     pub submission: Submission,
+    /// Where it was run, if that is one of the places of a fleet.
+    pub place: Option<String>,
 }
 
 /// One format: its name, what it holds, what writes it.
@@ -124,7 +128,7 @@ impl<'a> Exported<'a> {
             judgement.cells.retain(|cell| cell.name == name);
             judgement.outcomes.retain(|outcome| outcome.name == name);
         }
-        Ok(Exported { record, judgement, submission: Submission::default() })
+        Ok(Exported { record, judgement, submission: Submission::default(), place: None })
     }
 
     /// The only cell, which must have latencies.

@@ -11,12 +11,9 @@ use std::fmt::Write as _;
 
 use rtscope_model::{histogram::Histogram, verdict::Verdict};
 
-use super::{
-    Exported, Format,
-    case::{Suite, suites},
-};
+use super::{Exported, FleetExported, Format, PlaceExported};
 use crate::{
-    judgement::{CellSummary, FigureRow},
+    judgement::{CellSummary, FigureRow, RequirementOutcome},
     statistics::quantile,
 };
 
@@ -24,8 +21,24 @@ pub(super) const FORMAT: Format = Format {
     name: "openmetrics",
     what: "OpenMetrics text, as node_exporter's textfile collector takes it",
     ending: "prom",
-    write: |subject| Ok(document(subject).into_bytes()),
+    write: |subject| Ok((families(&[subject]) + END).into_bytes()),
 };
+
+const END: &str = "# EOF\n";
+
+/// Families have the samples of all places: a reader takes each family once.
+pub(super) fn of_fleet(fleet: &FleetExported<'_>) -> String {
+    let sample = |place: &PlaceExported<'_>| {
+        let (name, is_there) = match place {
+            PlaceExported::Run(subject) => (subject.place.as_deref().unwrap_or_default(), "1"),
+            PlaceExported::Without(without) => (without.place.as_str(), "0"),
+        };
+        (pairs(&[("place", name), ("plan", fleet.plan)]), is_there.to_owned())
+    };
+    let samples = fleet.places.iter().map(sample).collect();
+    let help = "1 where a place of a fleet brought a record, 0 where it did not.";
+    families(&fleet.runs()) + &gauge("rtscope_place_has_record", "", help, &samples) + END
+}
 
 /// Bounds of the buckets in ns: 1, 2 and 5 of each power of ten, 1 us to 1 s.
 const BOUNDS_NS: [u64; 19] = [
@@ -53,23 +66,25 @@ const BOUNDS_NS: [u64; 19] = [
 /// Labels and values of a family.
 type Samples = Vec<(String, String)>;
 
-fn document(subject: &Exported<'_>) -> String {
-    let mut text = histogram(subject);
+fn families(subjects: &[&Exported<'_>]) -> String {
+    let mut text = histogram(subjects);
     let of_rows = |value: &dyn Fn(&FigureRow) -> Option<String>| -> Samples {
-        let each = |cell: &CellSummary| -> Samples {
+        let each = |(subject, cell): (&Exported<'_>, &CellSummary)| -> Samples {
             let sample = |row: &FigureRow| Some((labels(subject, cell, row), value(row)?));
             cell.threads.iter().filter_map(sample).collect()
         };
-        subject.judgement.cells.iter().flat_map(each).collect()
+        cells(subjects).flat_map(each).collect()
     };
-    let latency = |ns: Option<u64>| ns.map(seconds);
+    let of_runs = |samples: fn(&Exported<'_>) -> Samples| -> Samples {
+        subjects.iter().flat_map(|subject| samples(subject)).collect()
+    };
     let family = "rtscope_wakeup_latency";
     for (name, unit, help, samples) in [
         (
             format!("{family}_max_seconds"),
             "seconds",
             "Largest wake-up latency of the run.",
-            of_rows(&|row| latency(row.max_ns())),
+            of_rows(&|row| row.max_ns().map(seconds)),
         ),
         (
             format!("{family}_max_is_at_least"),
@@ -81,7 +96,7 @@ fn document(subject: &Exported<'_>) -> String {
             format!("{family}_quantile_seconds"),
             "seconds",
             "Quantiles of the wake-up latency.",
-            quantiles(subject),
+            quantiles(subjects),
         ),
         (
             "rtscope_activations".to_owned(),
@@ -107,20 +122,30 @@ fn document(subject: &Exported<'_>) -> String {
             "rtscope_requirement_met".to_owned(),
             "",
             "1 where a requirement is met in a valid run, 0 where it is not, absent where the run can't tell.",
-            requirements(subject),
+            of_runs(requirements),
         ),
-        ("rtscope_run_verdict".to_owned(), "", "1 at the verdict of the run.", verdicts(subject)),
+        ("rtscope_run_verdict".to_owned(), "", "1 at the verdict of the run.", of_runs(verdicts)),
         (
             "rtscope_run_start_timestamp_seconds".to_owned(),
             "seconds",
             "When the run began, since the epoch.",
-            began(subject),
+            of_runs(began),
         ),
     ] {
         text += &gauge(&name, unit, help, &samples);
     }
-    text += &frames(subject);
-    text + "# EOF\n"
+    text + &frames(subjects)
+}
+
+/// Each cell of each run.
+fn cells<'a>(
+    subjects: &'a [&'a Exported<'a>],
+) -> impl Iterator<Item = (&'a Exported<'a>, &'a CellSummary)> {
+    let of = |subject: &&'a Exported<'a>| {
+        let subject = *subject;
+        subject.judgement.cells.iter().map(move |cell| (subject, cell))
+    };
+    subjects.iter().flat_map(of)
 }
 
 fn gauge(name: &str, unit: &str, help: &str, samples: &Samples) -> String {
@@ -138,13 +163,13 @@ fn gauge(name: &str, unit: &str, help: &str, samples: &Samples) -> String {
     text
 }
 
-fn histogram(subject: &Exported<'_>) -> String {
+fn histogram(subjects: &[&Exported<'_>]) -> String {
     let name = "rtscope_wakeup_latency_seconds";
     let mut text = format!(
         "# TYPE {name} histogram\n# UNIT {name} seconds\n\
          # HELP {name} Wake-up latency: from the programmed expiry to the first clock reading after it.\n"
     );
-    for cell in &subject.judgement.cells {
+    for (subject, cell) in cells(subjects) {
         for row in cell.threads.iter().filter(|row| row.recorded > 0) {
             let (labels, histogram) = (labels(subject, cell, row), &row.histogram);
             for bound_ns in BOUNDS_NS {
@@ -166,9 +191,9 @@ fn at_most(histogram: &Histogram, bound_ns: u64) -> u64 {
     histogram.count() - above
 }
 
-fn quantiles(subject: &Exported<'_>) -> Samples {
+fn quantiles(subjects: &[&Exported<'_>]) -> Samples {
     let mut samples = Samples::new();
-    for cell in &subject.judgement.cells {
+    for (subject, cell) in cells(subjects) {
         for row in &cell.threads {
             for parts in quantile::LADDER {
                 let rank = quantile::rank(row.histogram.count(), parts);
@@ -183,9 +208,9 @@ fn quantiles(subject: &Exported<'_>) -> Samples {
 }
 
 /// What became of frames; absent where none was sent.
-fn frames(subject: &Exported<'_>) -> String {
+fn frames(subjects: &[&Exported<'_>]) -> String {
     let mut samples = Samples::new();
-    for cell in &subject.judgement.cells {
+    for (subject, cell) in cells(subjects) {
         for row in &cell.threads {
             for one in row.frame_counts().into_iter().flatten() {
                 let labels =
@@ -199,22 +224,17 @@ fn frames(subject: &Exported<'_>) -> String {
 }
 
 fn requirements(subject: &Exported<'_>) -> Samples {
-    let suites = suites(subject);
-    let of_suite = |suite: &Suite<'_>| -> Samples {
-        let name = suite.name.to_owned();
-        let sample = |case: &super::case::Case| {
-            case.requirement?;
-            let met = match case.verdict {
-                Verdict::Pass => "1",
-                Verdict::Fail => "0",
-                Verdict::Inconclusive | Verdict::Measured => return None,
-            };
-            let labels = [("cell", name.as_str()), ("requirement", case.name.as_str())];
-            Some((format!("{},{}", plan(subject), pairs(&labels)), met.to_owned()))
+    let sample = |outcome: &RequirementOutcome| {
+        let met = match outcome.verdict {
+            Verdict::Pass => "1",
+            Verdict::Fail => "0",
+            Verdict::Inconclusive | Verdict::Measured => return None,
         };
-        suite.cases.iter().filter_map(sample).collect()
+        let requirement = outcome.requirement.to_string();
+        let labels = [("cell", outcome.name.as_str()), ("requirement", requirement.as_str())];
+        Some((format!("{},{}", plan(subject), pairs(&labels)), met.to_owned()))
     };
-    suites.iter().flat_map(of_suite).collect()
+    subject.judgement.outcomes.iter().filter_map(sample).collect()
 }
 
 fn verdicts(subject: &Exported<'_>) -> Samples {
@@ -234,8 +254,11 @@ fn began(subject: &Exported<'_>) -> Samples {
     began.map(|began| (plan(subject), began.as_second().to_string())).into_iter().collect()
 }
 
+/// The plan, and the place where there are several.
 fn plan(subject: &Exported<'_>) -> String {
-    pairs(&[("plan", subject.record.plan.name.as_str())])
+    let place = subject.place.as_deref().map(|place| ("place", place));
+    let plan = ("plan", subject.record.plan.name.as_str());
+    pairs(&place.into_iter().chain([plan]).collect::<Vec<_>>())
 }
 
 fn labels(subject: &Exported<'_>, cell: &CellSummary, row: &FigureRow) -> String {

@@ -11,9 +11,10 @@ use rtscope_analyse::export::{
     BuildId, Exported, FORMATS, Format, Lateness, Submission, SubmissionOrigin, TRACE_FORMATS,
     TraceFormat,
 };
+use rtscope_fleet::journal;
 use rtscope_model::verdict::Requirement;
 
-use super::{Refused, compare::split, explain, print_bytes};
+use super::{Refused, compare::split, explain, fleet, print_bytes};
 use crate::{
     exit,
     record::{self, Additions},
@@ -28,6 +29,8 @@ use crate::{
 /// can hold only one cell. A single format goes to standard output or to --out, several formats go to
 /// files in the folder --out. rtscope writes a file under another name and renames it, so that no
 /// reader sees half of it. The exit code is 0, whatever the verdict. `rtscope plot` draws SVG and PNG.
+///
+/// FOLDER may be that of `rtscope fleet run`: junit, ktap, kcidb and openmetrics then hold all places.
 ///
 /// The formats perfetto and trace.dat hold the late activations of `rtscope explain` and
 /// `rtscope run --explain`: FOLDER is then the folder of either, or its explain.json.
@@ -105,29 +108,45 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// A document with the name of its file in a folder.
 type Document = (String, Vec<u8>);
 
-/// The figures of a record.
+/// The figures of a record, or of the places of a fleet.
 fn figures_of(
     args: &Args,
     formats: &[&'static Format],
     documents: &mut Vec<Document>,
 ) -> anyhow::Result<()> {
     let (folder, cell) = split(&args.run);
+    let cell = cell.as_deref();
     let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
-    // Each wake-up takes memory: only where it is asked for.
-    let judged = match formats.iter().any(|format| format.name == "csv-samples") {
-        true => record::open_with_samples(&folder, &additions)?,
-        false => record::open(&folder, &additions)?,
-    };
-    let mut subject =
-        Exported::new(&judged.record, &judged.judgement, cell.as_deref()).map_err(Refused)?;
     let origin = args.origin.clone().unwrap_or_default();
-    subject.submission = Submission { origin, build: args.build_id.clone() };
-    for format in formats {
-        let document = format.write(&subject);
-        let document = document.map_err(|why| Refused(format!("{}: {why}", format.name)))?;
+    let submission = Submission { origin, build: args.build_id.clone() };
+    let written = match journal::is_fleet(&folder) {
+        true => fleet::exported::documents((&folder, cell), &additions, &submission, formats)?,
+        false => of_record((&folder, cell), &additions, &submission, formats)?,
+    };
+    for (format, document) in formats.iter().zip(written) {
         documents.push((format!("{}.{}", format.name, format.ending), document));
     }
     Ok(())
+}
+
+fn of_record(
+    (folder, cell): (&Path, Option<&str>),
+    additions: &Additions,
+    submission: &Submission,
+    formats: &[&'static Format],
+) -> anyhow::Result<Vec<Vec<u8>>> {
+    // Each wake-up takes memory: only where it is asked for.
+    let judged = match formats.iter().any(|format| format.name == "csv-samples") {
+        true => record::open_with_samples(folder, additions)?,
+        false => record::open(folder, additions)?,
+    };
+    let mut subject = Exported::new(&judged.record, &judged.judgement, cell).map_err(Refused)?;
+    subject.submission = submission.clone();
+    let write = |format: &&'static Format| {
+        let document = format.write(&subject);
+        Ok(document.map_err(|why| Refused(format!("{}: {why}", format.name)))?)
+    };
+    formats.iter().map(write).collect()
 }
 
 /// The late activations of a folder, or of its `explain.json`.

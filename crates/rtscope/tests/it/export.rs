@@ -36,7 +36,13 @@ fn exported(folder: &Path, format: &str, run: &str) -> String {
 }
 
 /// What Debian's Python says: its modules are not those of another Python in the path.
-fn python(test: &str, module: &str, package: &str, folder: &Path, script: &str) -> Option<Value> {
+pub(crate) fn python(
+    test: &str,
+    module: &str,
+    package: &str,
+    folder: &Path,
+    script: &str,
+) -> Option<Value> {
     let python = Path::new("/usr/bin/python3");
     if !python.exists() {
         skip(test, "without python3");
@@ -289,7 +295,7 @@ fn lava_s_lines_have_the_form_that_it_splits() {
 }
 
 /// What KernelCI's own package makes of files: the schema's version, and of each test of each file its path, status and value.
-const KCIDB: &str = "\
+pub(crate) const KCIDB: &str = "\
 import json, sys
 import kcidb_io
 schema = kcidb_io.schema.LATEST
@@ -309,7 +315,7 @@ print(json.dumps({'version': [schema.major, schema.minor], 'files': files}))
 ";
 
 /// Runs a script with the package that `cargo xtask test` has fetched.
-fn kernel_ci(folder: &Path, script: &str, files: &[&str]) -> Output {
+pub(crate) fn kernel_ci(folder: &Path, script: &str, files: &[&str]) -> Output {
     let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/xtask/kcidb");
     let mut python = Command::new("/usr/bin/python3");
     python.args(["-c", script]).args(files).env("PYTHONPATH", package).current_dir(folder);

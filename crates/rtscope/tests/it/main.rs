@@ -17,6 +17,7 @@ mod dropin;
 mod explain;
 mod explain_files;
 mod export;
+mod export_fleet;
 mod fleet;
 mod fleet_labgrid;
 mod fleet_ssh;

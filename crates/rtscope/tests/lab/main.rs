@@ -3,6 +3,7 @@
 //! Figures may be asserted here: in virtual time they come from the inputs, not from this machine.
 
 mod beside;
+mod ci;
 mod command_line;
 mod experiments;
 mod explain;

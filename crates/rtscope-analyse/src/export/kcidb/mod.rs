@@ -14,6 +14,7 @@ mod schema;
 mod submission;
 
 use rtscope_model::{
+    environment::Kernel,
     event::{EndReason, Event},
     finding::Weight,
     verdict::Verdict,
@@ -24,14 +25,32 @@ use self::schema::{
     Build, Checkout, Document, Reached, Status, Test, TestEnvironment, Version, seconds,
 };
 pub use self::submission::{BuildId, NotAName, Submission, SubmissionOrigin};
-use super::{Exported, Format};
+use super::{Exported, FleetExported, Format, PlaceExported, PlaceWithout};
 
 pub(super) const FORMAT: Format = Format {
     name: "kcidb",
     what: "KCIDB's JSON, version 5.3, for KernelCI: a test for the run and for each figure",
     ending: "json",
-    write: |subject| document(&[Part::alone(subject)?]),
+    write: |subject| {
+        let mut document = Document::new();
+        document.add(&Part::new(subject)?);
+        document.bytes()
+    },
 };
+
+/// The tests of all places. A place that may still bring a record is left out: what is said of it would stay in
+/// KernelCI's database.
+pub(super) fn of_fleet(fleet: &FleetExported<'_>) -> Result<Vec<u8>, String> {
+    let mut document = Document::new();
+    for place in &fleet.places {
+        match place {
+            PlaceExported::Run(subject) => document.add(&Part::new(subject)?),
+            PlaceExported::Without(without) if without.is_open => {}
+            PlaceExported::Without(without) => document.add_missing(without, fleet),
+        }
+    }
+    document.bytes()
+}
 
 /// A run as KernelCI sees it.
 struct Part<'a> {
@@ -42,54 +61,80 @@ struct Part<'a> {
     environment: TestEnvironment,
 }
 
-fn document(parts: &[Part<'_>]) -> Result<Vec<u8>, String> {
-    let mut document = Document {
-        version: Version { major: 5, minor: 3 },
-        checkouts: Vec::new(),
-        builds: Vec::new(),
-        tests: Vec::new(),
-    };
-    for part in parts {
-        document.add_build(part);
-        document.tests.push(part.run());
-        document.tests.extend(part.figures());
-    }
-    serde_json::to_string_pretty(&document)
-        .map(|text| (text + "\n").into_bytes())
-        .map_err(|e| e.to_string())
-}
-
 impl Document {
+    fn new() -> Document {
+        let version = Version { major: 5, minor: 3 };
+        Document { version, checkouts: Vec::new(), builds: Vec::new(), tests: Vec::new() }
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>, String> {
+        serde_json::to_string_pretty(self)
+            .map(|text| (text + "\n").into_bytes())
+            .map_err(|e| e.to_string())
+    }
+
+    fn add(&mut self, part: &Part<'_>) {
+        let kernel = part.subject.record.before.as_ref().map(|found| found.kernel.clone());
+        let kernel = kernel.unwrap_or_default();
+        self.add_build(&part.subject.submission, &part.build, &kernel);
+        self.tests.push(part.run());
+        self.tests.extend(part.figures());
+    }
+
     /// A test of a build that nobody else submits would never be valid.
-    fn add_build(&mut self, part: &Part<'_>) {
-        if part.subject.submission.build.is_some() {
+    fn add_build(&mut self, submission: &Submission, build: &BuildId, kernel: &Kernel) {
+        if submission.build.is_some() {
             return;
         }
-        let (id, origin) = (part.build.to_string(), part.origin());
-        let kernel = part.subject.record.before.as_ref().map(|found| &found.kernel);
-        let kernel = kernel.cloned().unwrap_or_default();
-        let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let (id, origin) = (build.to_string(), submission.origin.to_string());
         let build = Build {
             checkout_id: id.clone(),
             id: id.clone(),
             origin: origin.clone(),
             comment: format!("Linux {} {}", kernel.release, kernel.version).trim_end().to_owned(),
-            architecture: Some(kernel.machine)
-                .filter(|m| m.chars().all(is_good))
-                .unwrap_or_default(),
+            architecture: architecture(&kernel.machine),
         };
-        if !self.builds.contains(&build) {
+        if self.builds.iter().all(|known| known.id != build.id) {
             self.checkouts.push(Checkout { id, origin });
             self.builds.push(build);
         }
     }
+
+    /// The run of a place that brought none.
+    fn add_missing(&mut self, without: &PlaceWithout, fleet: &FleetExported<'_>) {
+        let origin = &fleet.submission.origin;
+        let (release, machine) = (without.kernel.clone(), without.machine.clone());
+        let kernel = Kernel { release, machine, ..Kernel::default() };
+        let build = fleet.submission.build.clone();
+        let build = build.unwrap_or_else(|| BuildId::of_kernel(origin, &kernel));
+        self.add_build(&fleet.submission, &build, &kernel);
+        let id = [&without.place, fleet.plan, &without.job].map(words).join("-");
+        self.tests.push(Test {
+            id: format!("{origin}:{id}"),
+            origin: origin.to_string(),
+            build_id: build.to_string(),
+            path: path(fleet.plan, &[]),
+            status: Status::Miss,
+            number: None,
+            comment: without.why.clone(),
+            start_time: None,
+            duration: None,
+            environment: TestEnvironment {
+                comment: format!("place {}", without.place),
+                misc: [("place".to_owned(), json!(without.place))].into_iter().collect(),
+                ..TestEnvironment::default()
+            },
+            misc: Map::new(),
+        });
+    }
 }
 
 impl<'a> Part<'a> {
-    /// A run that is the only one in its document.
-    fn alone(subject: &'a Exported<'a>) -> Result<Part<'a>, String> {
+    fn new(subject: &'a Exported<'a>) -> Result<Part<'a>, String> {
         let build = build(subject)?;
-        let id = format!("{}:{}", subject.submission.origin, run_id(subject, &build));
+        let run = run_id(subject, &build);
+        let id = subject.place.iter().map(|place| words(place)).chain([run]);
+        let id = format!("{}:{}", subject.submission.origin, id.collect::<Vec<_>>().join("-"));
         Ok(Part { subject, build, id, environment: environment(subject) })
     }
 
@@ -99,9 +144,7 @@ impl<'a> Part<'a> {
 
     /// The path of the run, or of a figure in a cell.
     fn path(&self, names: &[&str]) -> String {
-        let plan = self.subject.record.plan.name.as_str();
-        let names = [plan].into_iter().chain(names.iter().copied());
-        names.fold("rtscope".to_owned(), |path, name| path + "." + &node(name))
+        path(&self.subject.record.plan.name, names)
     }
 
     /// Whether its times are those of a clock on the wall: not those of an import, nor of a guest in virtual time.
@@ -186,8 +229,36 @@ fn build(subject: &Exported<'_>) -> Result<BuildId, String> {
     let kernel = found.map(|found| &found.kernel).filter(|kernel| !kernel.release.is_empty());
     let kernel = kernel
         .ok_or("the record doesn't say which kernel it is of: name its build with --build-id")?;
-    let name = [&kernel.machine, &kernel.release, &kernel.version].map(|part| words(part));
-    Ok(BuildId::made(origin, name.join("-").trim_matches('-')))
+    Ok(BuildId::of_kernel(origin, kernel))
+}
+
+impl BuildId {
+    /// Of what a kernel says of itself: its version has the date of the build, or its number.
+    fn of_kernel(origin: &SubmissionOrigin, kernel: &Kernel) -> BuildId {
+        let name = [&kernel.machine, &kernel.release, &kernel.version].map(|part| words(part));
+        let name = name.join("-");
+        match name.trim_matches('-') {
+            "" => BuildId::made(origin, "unknown-kernel"),
+            name => BuildId::made(origin, name),
+        }
+    }
+}
+
+/// What KernelCI calls a machine of `uname -m`: by the kernel's name for its architecture.
+fn architecture(machine: &str) -> String {
+    let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    match machine {
+        "aarch64" => "arm64".to_owned(),
+        "riscv64" | "riscv32" => "riscv".to_owned(),
+        arm if arm.starts_with("armv") => "arm".to_owned(),
+        other => other.chars().filter(|c| is_good(*c)).collect(),
+    }
+}
+
+/// The path of a run, or of a figure in a cell.
+fn path(plan: &str, names: &[&str]) -> String {
+    let names = [plan].into_iter().chain(names.iter().copied());
+    names.fold("rtscope".to_owned(), |path, name| path + "." + &node(name))
 }
 
 /// What tells a run from all others, and is the same however often it is exported or judged.
@@ -228,7 +299,14 @@ fn environment(subject: &Exported<'_>) -> TestEnvironment {
         .compatible
         .iter()
         .filter(|name| !name.contains(' ') && name.split(',').all(|part| !part.is_empty()));
-    let facts: [(&str, Value); 11] = [
+    let place = subject.place.as_deref().unwrap_or_default();
+    let comment = match (place, machine) {
+        ("", machine) => machine.to_owned(),
+        (place, "") => format!("place {place}"),
+        (place, machine) => format!("place {place}: {machine}"),
+    };
+    let facts: [(&str, Value); 12] = [
+        ("place", json!(place)),
         ("host", json!(found.host)),
         ("machine_model", json!(found.machine_model.as_deref().unwrap_or_default())),
         ("cpu_model", json!(found.cpus.model)),
@@ -245,7 +323,7 @@ fn environment(subject: &Exported<'_>) -> TestEnvironment {
     let facts = facts.into_iter().filter(|(_, value)| is_known(value));
     TestEnvironment {
         compatible: compatible.cloned().collect(),
-        comment: machine.to_owned(),
+        comment,
         misc: facts.map(|(key, value)| (key.to_owned(), value)).collect(),
     }
 }

@@ -130,6 +130,20 @@ fn the_build_is_the_one_that_was_named_or_comes_along() {
 }
 
 #[test]
+fn names_are_those_of_the_schema_and_of_the_kernel() {
+    for (machine, called) in [
+        ("x86_64", "x86_64"),
+        ("aarch64", "arm64"),
+        ("armv7l", "arm"),
+        ("riscv64", "riscv"),
+        ("A-b", "b"),
+    ] {
+        assert_eq!(architecture(machine), called);
+    }
+    assert_eq!(path("p99.9", &["a b", "\u{e4}", "c_d-e"]), "rtscope.p99_9.a-b.-.c_d-e");
+}
+
+#[test]
 fn a_board_is_compatible_with_what_its_device_tree_says() {
     let board = run(10_000).machine(|machine| {
         machine.machine_model = Some("A board".to_owned());

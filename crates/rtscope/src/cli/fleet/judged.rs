@@ -12,9 +12,20 @@ use rtscope_model::plan::{self, Plan};
 
 use crate::{failure::error_text, record};
 
-/// Judges what a place has sent by the plan that it got, and writes its page. What the place says of the plan only counts
-/// where it says the same.
+/// Judges what a place has sent by the plan that it got, and writes its page.
 pub(super) fn judge(folder: &Path, plan: &Plan) -> anyhow::Result<record::JudgedRecord> {
+    let judged = open(folder, plan, &Additions::default())?;
+    judged.publish(folder)?;
+    Ok(judged)
+}
+
+/// Judges what a place has sent by the plan that it got. What the place says of the plan only counts where it says the
+/// same.
+pub(super) fn open(
+    folder: &Path,
+    plan: &Plan,
+    additions: &Additions,
+) -> anyhow::Result<record::JudgedRecord> {
     let theirs = record::read_plan(folder)?;
     let phases =
         |plan: &Plan| plan.phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
@@ -22,9 +33,7 @@ pub(super) fn judge(folder: &Path, plan: &Plan) -> anyhow::Result<record::Judged
         bail!("the record is of another plan than the one that was sent");
     }
     record::keep_required(folder, plan)?;
-    let judged = record::open(folder, &Additions::default())?;
-    judged.publish(folder)?;
-    Ok(judged)
+    record::open(folder, additions)
 }
 
 /// What a fleet's folder says, as far as it is.
@@ -50,26 +59,16 @@ fn place_report(
     tags: &[String],
     jobs: &[FleetJob],
 ) -> PlaceReport {
-    let with_record =
-        jobs.iter().rev().find_map(|job| job.record.as_ref().map(|record| (job, record)));
     let known = jobs.iter().rev().find(|job| !job.machine.is_empty());
-    let outcome = match (with_record, jobs.last()) {
-        (Some((_, (record, is_whole))), _) => match judge(&folder.join(record), plan) {
+    let outcome = match held(jobs) {
+        Held::Record(record, is_whole) => match judge(&folder.join(record), plan) {
             Ok(judged) => {
-                PlaceOutcome::judged(&judged.judgement, record.display().to_string(), *is_whole)
+                PlaceOutcome::judged(&judged.judgement, record.display().to_string(), is_whole)
             }
             Err(e) => PlaceOutcome::NoRecord { why: error_text(&e) },
         },
-        (None, Some(job)) => match (&job.failed, job.is_open()) {
-            (None, true) => PlaceOutcome::Open { step: step(job).to_owned() },
-            (None, false) => PlaceOutcome::NoRecord { why: "it was given back".to_owned() },
-            (Some(why), false) => PlaceOutcome::NoRecord { why: why.clone() },
-            (Some(why), true) => {
-                let more = "something may be left there: `rtscope fleet collect` asks it again";
-                PlaceOutcome::NoRecord { why: format!("{why}; {more}") }
-            }
-        },
-        (None, None) => PlaceOutcome::Open { step: "not begun".to_owned() },
+        Held::Open(step) => PlaceOutcome::Open { step: step.to_owned() },
+        Held::Nothing(why) => PlaceOutcome::NoRecord { why },
     };
     let text =
         |pick: fn(&FleetJob) -> &String| known.map(|job| pick(job).clone()).unwrap_or_default();
@@ -81,6 +80,33 @@ fn place_report(
         model: known.and_then(|job| job.model.clone()),
         outcome,
         outlier: Vec::new(),
+    }
+}
+
+/// What there is of a place.
+pub(super) enum Held<'a> {
+    /// Its record's folder, below that of the fleet, and whether the run came to its end.
+    Record(&'a Path, bool),
+    /// How far it is.
+    Open(&'static str),
+    /// Why there will be no record.
+    Nothing(String),
+}
+
+/// What the jobs of a place brought.
+pub(super) fn held(jobs: &[FleetJob]) -> Held<'_> {
+    if let Some((record, is_whole)) = jobs.iter().rev().find_map(|job| job.record.as_ref()) {
+        return Held::Record(record, *is_whole);
+    }
+    let Some(job) = jobs.last() else { return Held::Open("not begun") };
+    match (&job.failed, job.is_open()) {
+        (None, true) => Held::Open(step(job)),
+        (None, false) => Held::Nothing("it was given back".to_owned()),
+        (Some(why), false) => Held::Nothing(why.clone()),
+        (Some(why), true) => {
+            let more = "something may be left there: `rtscope fleet collect` asks it again";
+            Held::Nothing(format!("{why}; {more}"))
+        }
     }
 }
 

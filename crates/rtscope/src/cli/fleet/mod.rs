@@ -3,6 +3,7 @@
 pub(super) mod agent;
 mod collect;
 mod compare;
+pub(super) mod exported;
 mod judged;
 mod list;
 mod page;
