@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{error::LabError, inputs, name, recheck};
 
 /// File that says which guests the records of a folder are of.
-const GUESTS: &str = "order.json";
+pub(crate) const GUESTS: &str = "order.json";
 
 /// A name for a folder, of the characters of a kernel's name.
 #[must_use]
@@ -99,7 +99,7 @@ pub fn check_empty(out: &Path) -> Result<(), LabError> {
     }
 }
 
-fn is_taken(out: &Path) -> bool {
+pub(crate) fn is_taken(out: &Path) -> bool {
     fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some())
 }
 
