@@ -56,31 +56,37 @@ struct Tried {
 }
 
 /// How far an order is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderProgress {
     pub cells: usize,
     pub whole: usize,
     pub failed: usize,
     pub running: usize,
     pub waiting: usize,
+    /// Why the first of them waits, in the engine's words.
+    pub reason: String,
     pub spent: Spent,
 }
 
 impl fmt::Display for OrderProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OrderProgress { cells, whole, failed, running, waiting, spent } = *self;
+        let OrderProgress { cells, whole, failed, running, waiting, ref reason, spent } = *self;
         write!(f, "[{}/{cells}] ", whole + failed)?;
         if failed > 0 {
             write!(f, "{failed} without a record, ")?;
         }
-        write!(f, "{running} tasks running, {waiting} waiting")?;
+        let tasks = if running == 1 { "task" } else { "tasks" };
+        write!(f, "{running} {tasks} running, {waiting} waiting")?;
+        if !matches!(reason.as_str(), "" | "None") {
+            write!(f, " ({reason})")?;
+        }
         let more = spent.of_more(cells - whole - failed);
         if let Some(more) = more.filter(|more| !more.is_zero()) {
             let left = more / u32::try_from(running.max(1)).unwrap_or(1);
             write!(f, ", about {} left", minutes(left))?;
-            write!(f, "; {} used, about {} more", core_hours(spent.time), core_hours(more))
+            write!(f, "; used {}, about {} to come", core_hours(spent.time), core_hours(more))
         } else {
-            write!(f, "; {} used", core_hours(spent.time))
+            write!(f, "; used {}", core_hours(spent.time))
         }
     }
 }
@@ -114,9 +120,11 @@ impl Drive<'_> {
                     let survey = self.order.survey(self.out);
                     teller.tell(&self.progress(&survey, &live), self.host);
                     let due = self.due(&survey, &live, &mut tried);
-                    if live.is_empty() && due.is_empty() {
-                        teller.told = None;
-                        teller.tell(&self.progress(&survey, &live), self.host);
+                    let is_complete = survey.count(CellState::Missing) == 0;
+                    let runs = live.iter().any(|live| live.is_running);
+                    if due.is_empty() && (live.is_empty() || is_complete && !runs) {
+                        self.engine.finish();
+                        teller.last(&self.progress(&survey, &[]), self.host);
                         return Ok(DriveEnd::Done);
                     }
                     self.submit(due, live.is_empty())?;
@@ -134,12 +142,14 @@ impl Drive<'_> {
 
     fn progress(&self, survey: &Survey, live: &[LiveTask]) -> OrderProgress {
         let running = live.iter().filter(|live| live.is_running).count();
+        let waits = live.iter().find(|live| !live.is_running);
         OrderProgress {
             cells: survey.cells.len(),
             whole: survey.count(CellState::Whole),
             failed: survey.count(CellState::Failed),
             running,
             waiting: live.len() - running,
+            reason: waits.map_or(String::new(), |waits| waits.reason.clone()),
             spent: Spent::of(&Journal::read_all(self.out)),
         }
     }
@@ -240,13 +250,20 @@ struct Teller {
 impl Teller {
     fn tell(&mut self, progress: &OrderProgress, host: &Host<'_>) {
         self.silent = false;
-        let is_due = self.told.is_none_or(|(at, told)| {
+        let is_due = self.told.as_ref().is_none_or(|(at, told)| {
             let [changed, any] = TELLS;
-            at.elapsed() >= if told == *progress { any } else { changed }
+            at.elapsed() >= if told == progress { any } else { changed }
         });
         if is_due {
             (host.note)(&progress.to_string());
-            self.told = Some((Instant::now(), *progress));
+            self.told = Some((Instant::now(), progress.clone()));
+        }
+    }
+
+    /// Tells how far it came in the end, unless that was told already.
+    fn last(&mut self, progress: &OrderProgress, host: &Host<'_>) {
+        if self.told.as_ref().is_none_or(|(_, told)| told != progress) {
+            (host.note)(&progress.to_string());
         }
     }
 
@@ -293,4 +310,186 @@ pub fn why_missing(out: &Path, order: &MatrixOrder) -> BTreeMap<String, String> 
 #[must_use]
 pub fn kernel_line(name: &str) -> String {
     format!("kernel {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, fs, time::Duration};
+
+    use rtscope_model::plan;
+
+    use super::*;
+    use crate::{engine::order::MatrixRequest, options::GuestOptions};
+
+    /// An engine on paper: each task makes the folders of its cells, or is lost.
+    struct Paper<'a> {
+        order: &'a MatrixOrder,
+        out: &'a Path,
+        /// Lists that it got: the one that they wait for, and their tasks.
+        got: Vec<(Option<usize>, Submission)>,
+        waiting: Vec<Task>,
+        /// Which tasks are lost, by how many began before.
+        is_lost: &'a dyn Fn(usize) -> bool,
+        began: usize,
+        made: RefCell<BTreeMap<String, u32>>,
+        max: usize,
+    }
+
+    impl Paper<'_> {
+        fn perform(&mut self, task: Task) {
+            self.began += 1;
+            let lost = (self.is_lost)(self.began);
+            let Task::Batch(batch) = task else {
+                let kernel = KernelRef::parse(&self.order.kernels[0]).expect("a kernel");
+                if !lost {
+                    MatrixOrder::pin(self.out, &kernel, "hash").expect("written");
+                }
+                return;
+            };
+            let cells = &self.order.batches[batch];
+            // A lost task has done a half.
+            let done = if lost { cells.len() / 2 } else { cells.len() };
+            for cell in &cells[..done] {
+                let name = &self.order.cells[*cell].name;
+                if fs::create_dir(self.out.join(name)).is_ok() {
+                    *self.made.borrow_mut().entry(name.clone()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    impl Engine for Paper<'_> {
+        fn tasks_max(&mut self) -> Result<usize, LabError> {
+            Ok(self.max)
+        }
+
+        fn submit(&mut self, tasks: &Submission, after: Option<usize>) -> Result<(), LabError> {
+            assert!(tasks.tasks.len() <= self.max, "more than it takes");
+            self.waiting.extend(&tasks.tasks);
+            self.got.push((after, tasks.clone()));
+            Ok(())
+        }
+
+        fn live(&mut self) -> Result<Vec<LiveTask>, LabError> {
+            let tasks = std::mem::take(&mut self.waiting);
+            tasks.into_iter().for_each(|task| self.perform(task));
+            Ok(Vec::new())
+        }
+
+        fn finish(&mut self) {}
+
+        fn leave(&mut self) -> Option<String> {
+            None
+        }
+    }
+
+    fn order(kernels: &[&str], seeds: u64) -> MatrixOrder {
+        let text = |phase: &str| {
+            format!("name = '{phase}'\n[[phase]]\nname = '{phase}'\nduration = '1s'\n")
+        };
+        let plan = |phase: &&str| plan::parse("x", &text(phase)).expect("a plan");
+        let request = MatrixRequest {
+            kernels: kernels.iter().map(|typed| KernelRef::parse(typed).expect("sound")).collect(),
+            plans: ["rest", "cpu", "message", "disk", "memory"].iter().map(plan).collect(),
+            seeds,
+            options: GuestOptions::default(),
+            cache: "cache".into(),
+            program_sha256: "0".to_owned(),
+            has_guest_program: false,
+        };
+        let mut order = MatrixOrder::new(&request).expect("an order");
+        order.split(Duration::from_secs(300), |_, _| Duration::from_secs(6));
+        order
+    }
+
+    fn paper<'a>(
+        order: &'a MatrixOrder,
+        out: &'a Path,
+        is_lost: &'a dyn Fn(usize) -> bool,
+    ) -> Paper<'a> {
+        Paper {
+            order,
+            out,
+            got: Vec::new(),
+            waiting: Vec::new(),
+            is_lost,
+            began: 0,
+            made: RefCell::default(),
+            max: 64,
+        }
+    }
+
+    fn drive(paper: &mut Paper<'_>, prepared_by: Vec<Option<usize>>) {
+        let (order, out) = (paper.order, paper.out);
+        let host = Host { guard: &[], stop: &|| false, note: &|_| {}, news: &|_| {} };
+        let mut drive = Drive { order, out, engine: paper, host: &host, prepared_by };
+        assert_eq!(drive.run().expect("driven"), DriveEnd::Done);
+    }
+
+    #[test]
+    fn ten_thousand_cells_come_each_once_although_every_seventh_task_is_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let order = order(&["one", "one:a", "one:b", "two"], 500);
+        assert_eq!(order.cells.len(), 10_000);
+        let sizes: Vec<usize> = order.batches.iter().map(Vec::len).collect();
+        assert_eq!((sizes.iter().sum::<usize>(), sizes.iter().max()), (10_000, Some(&50)));
+        let order = order.keep(folder.path()).expect("kept");
+        let is_lost = |began: usize| began.is_multiple_of(7);
+        let mut paper = paper(&order, folder.path(), &is_lost);
+        drive(&mut paper, vec![None; 4]);
+        let made = paper.made.borrow();
+        assert_eq!((made.len(), made.values().max()), (10_000, Some(&1)));
+        // 200 batches, 28 of them again, 4 of these a third time, and one of these a fourth time.
+        let tasks: usize = paper.got.iter().map(|(_, list)| list.tasks.len()).sum();
+        assert_eq!((paper.got.len(), tasks), (4 + 1 + 1 + 1, 200 + 28 + 4 + 1));
+    }
+
+    #[test]
+    fn a_kernel_is_prepared_once_before_its_cells_and_what_never_works_is_given_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let order = order(&["debian-rt", "debian-rt:quiet", "other"], 1).keep(folder.path());
+        let order = order.expect("kept");
+        let none = |_: usize| false;
+        let mut once = paper(&order, folder.path(), &none);
+        drive(&mut once, vec![Some(0), Some(0), None]);
+        let got: Vec<(Option<usize>, &[Task])> =
+            once.got.iter().map(|(after, list)| (*after, list.tasks.as_slice())).collect();
+        let [other, kernel, cells] = got.as_slice() else { panic!("{got:?}") };
+        assert_eq!((other.0, other.1), (None, [Task::Batch(2)].as_slice()));
+        assert_eq!((kernel.0, kernel.1), (None, [Task::Kernel(0)].as_slice()));
+        assert_eq!(cells.1, [Task::Batch(0), Task::Batch(1)]);
+        assert_eq!(cells.0, Some(once.got[1].1.number), "it waits for the kernel");
+        assert_eq!(order.survey(folder.path()).count(CellState::Whole), 15);
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let order = order.keep(folder.path()).expect("kept");
+        // Each task makes the same two cells and is lost: only the first one gets further.
+        let all = |_: usize| true;
+        let mut never = paper(&order, folder.path(), &all);
+        drive(&mut never, vec![None; 3]);
+        assert!(order.survey(folder.path()).count(CellState::Missing) > 0);
+        assert_eq!(never.got.len(), 1 + TRIES as usize);
+    }
+
+    #[test]
+    fn how_far_an_order_is_fits_into_a_line() {
+        let mut progress = OrderProgress {
+            cells: 1000,
+            whole: 400,
+            failed: 2,
+            running: 10,
+            waiting: 3,
+            reason: "Resources".to_owned(),
+            spent: Spent { guests: 400, time: Duration::from_secs(2400) },
+        };
+        assert_eq!(
+            progress.to_string(),
+            "[402/1000] 2 without a record, 10 tasks running, 3 waiting (Resources), about 6 min left; used \
+             0.667 core hours, about 0.997 core hours to come"
+        );
+        (progress.whole, progress.waiting, progress.reason) = (998, 0, "None".to_owned());
+        assert!(
+            progress.to_string().ends_with("10 tasks running, 0 waiting; used 0.667 core hours")
+        );
+    }
 }

@@ -154,6 +154,10 @@ impl Engine for LocalEngine {
         Ok(running.chain(self.queue.iter().map(|task| live(task, false))).collect())
     }
 
+    fn finish(&mut self) {
+        self.queue.clear();
+    }
+
     fn leave(&mut self) -> Option<String> {
         self.queue.clear();
         for (_, child) in &self.running {

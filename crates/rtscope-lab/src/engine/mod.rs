@@ -116,6 +116,9 @@ pub trait Engine {
     /// The engine doesn't answer now, so nothing is known.
     fn live(&mut self) -> Result<Vec<LiveTask>, LabError>;
 
+    /// All cells are there: takes back tasks that still wait, for they have nothing left to do.
+    fn finish(&mut self);
+
     /// The user goes away: ends what can't go on alone, and says what goes on.
     fn leave(&mut self) -> Option<String>;
 }

@@ -123,6 +123,12 @@ impl Engine for Slurm {
         Ok(live)
     }
 
+    fn finish(&mut self) {
+        if !self.live_jobs.is_empty() {
+            let _ = tool::output(Command::new("scancel").args(&self.live_jobs));
+        }
+    }
+
     fn leave(&mut self) -> Option<String> {
         let jobs: Vec<&str> = self.live_jobs.iter().map(String::as_str).collect();
         (!jobs.is_empty()).then(|| {
