@@ -357,12 +357,6 @@ impl Lab {
         Ok(self.run_queue(runs, host))
     }
 
-    /// What a run's record is known by, as `lab.json` in it has it.
-    #[must_use]
-    pub fn key_of(&self, queued: &QueuedRun) -> String {
-        self.key(queued)
-    }
-
     /// What a guest of this kind will take, from earlier runs or guessed.
     #[must_use]
     pub fn cost(&self, run: &GuestRun) -> Duration {
@@ -419,7 +413,9 @@ impl Lab {
         estimate.sentence(runs.len(), known.len(), self.jobs())
     }
 
-    fn key(&self, queued: &QueuedRun) -> String {
+    /// What a run's record is known by, as `lab.json` in it has it.
+    #[must_use]
+    pub fn key(&self, queued: &QueuedRun) -> String {
         queued.run.inputs(&self.emulator(&queued.run)).key
     }
 

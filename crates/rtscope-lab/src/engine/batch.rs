@@ -12,8 +12,8 @@ use rtscope_model::plan;
 
 use super::{
     ORDER,
-    claim::{Claim, Watch, Wish},
-    journal::{CellStep, Journal, JournalLine},
+    claim::{CellClaim, ClaimAnswer, Watch},
+    journal::{CellStep, TaskJournal, TaskLine},
     order::{CellState, MatrixOrder, OrderedCell},
 };
 use crate::{
@@ -40,7 +40,7 @@ pub struct BatchRun<'a> {
     pub out: &'a Path,
     pub lab: &'a mut Lab,
     pub host: &'a Host<'a>,
-    pub journal: Journal,
+    pub journal: TaskJournal,
 }
 
 /// The runs of a kernel by their plans: those of other seeds are the same but for the seed.
@@ -74,9 +74,9 @@ impl BatchRun<'_> {
                 if self.is_done(cell) {
                     continue;
                 }
-                let claim = match Claim::ask(self.out, &cell.name, &mut watch)? {
-                    Wish::Granted(claim) => claim,
-                    Wish::Taken(_) => {
+                let claim = match CellClaim::ask(self.out, &cell.name, &mut watch)? {
+                    ClaimAnswer::Granted(claim) => claim,
+                    ClaimAnswer::Taken(_) => {
                         of_others.push(cell);
                         continue;
                     }
@@ -115,9 +115,9 @@ impl BatchRun<'_> {
         &mut self,
         cell: &OrderedCell,
         planned: &mut Planned,
-        claim: &Claim,
+        claim: &CellClaim,
     ) -> Result<bool, LabError> {
-        self.journal.add(&JournalLine::of(&cell.name, CellStep::Began))?;
+        self.journal.add(&TaskLine::of(&cell.name, CellStep::Began))?;
         let part = self.fresh_part(cell, claim)?;
         let outcome = self.guest_of(cell, planned, &part, claim);
         let line = self.settle(cell, outcome, &part, claim)?;
@@ -131,7 +131,7 @@ impl BatchRun<'_> {
     }
 
     /// A folder for what a guest brings, and none of what killed processes left of the cell.
-    fn fresh_part(&self, cell: &OrderedCell, claim: &Claim) -> Result<PathBuf, LabError> {
+    fn fresh_part(&self, cell: &OrderedCell, claim: &CellClaim) -> Result<PathBuf, LabError> {
         let parts = self.out.join(ORDER).join("parts");
         fs::create_dir_all(&parts).map_err(LabError::file("make", &parts))?;
         let at = |number: u32| parts.join(format!("{}.{number}", cell.name));
@@ -146,7 +146,7 @@ impl BatchRun<'_> {
         cell: &OrderedCell,
         planned: &mut Planned,
         part: &Path,
-        claim: &Claim,
+        claim: &CellClaim,
     ) -> Result<(GuestOutcome, String), LabError> {
         let Planned { kernel, runs } = planned;
         let run = match &mut runs[cell.plan] {
@@ -174,14 +174,14 @@ impl BatchRun<'_> {
         cell: &OrderedCell,
         outcome: Result<(GuestOutcome, String), LabError>,
         part: &Path,
-        claim: &Claim,
-    ) -> Result<JournalLine, LabError> {
-        let step = |step| JournalLine::of(&cell.name, step);
+        claim: &CellClaim,
+    ) -> Result<TaskLine, LabError> {
+        let step = |step| TaskLine::of(&cell.name, step);
         let (outcome, why) = match outcome {
             Ok(found) => found,
             Err(LabError::NotReached | LabError::Interrupted) => return Ok(step(CellStep::Ended)),
             Err(e) => {
-                return Ok(JournalLine { why: Some(e.to_string()), ..step(CellStep::NotRun) });
+                return Ok(TaskLine { why: Some(e.to_string()), ..step(CellStep::NotRun) });
             }
         };
         if !claim.is_still_ours() {
@@ -198,7 +198,7 @@ impl BatchRun<'_> {
                     Err(e) => return Err(LabError::file("rename", part)(e)),
                 }
                 let step = step(if took_ms.is_some() { CellStep::Ran } else { CellStep::Known });
-                Ok(JournalLine { took_ms, ..step })
+                Ok(TaskLine { took_ms, ..step })
             }
             Ending::Interrupted => Ok(step(CellStep::Ended)),
             _ => {
@@ -208,7 +208,7 @@ impl BatchRun<'_> {
                 fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
                 let _ = fs::remove_dir_all(&to);
                 fs::rename(part, &to).map_err(LabError::file("rename", part))?;
-                Ok(JournalLine { took_ms, why: Some(why), ..step(CellStep::Failed) })
+                Ok(TaskLine { took_ms, why: Some(why), ..step(CellStep::Failed) })
             }
         }
     }

@@ -75,15 +75,15 @@ fn began(pid: u32) -> Option<String> {
 
 /// What came of the wish for a cell.
 #[derive(Debug)]
-pub enum Wish {
-    Granted(Claim),
+pub enum ClaimAnswer {
+    Granted(CellClaim),
     /// Another process works on it.
-    Taken(Seen),
+    Taken(ForeignClaim),
 }
 
 /// A claim of another process, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ForeignClaim {
     path: PathBuf,
     text: String,
 }
@@ -91,12 +91,12 @@ pub struct Seen {
 /// Watches the claims of others.
 #[derive(Debug, Default)]
 pub struct Watch {
-    seen: Vec<(Seen, Instant)>,
+    seen: Vec<(ForeignClaim, Instant)>,
 }
 
 impl Watch {
     /// Whether a claim has stood still for so long that it has no owner any more.
-    fn stands_still(&mut self, seen: &Seen, limit: Duration) -> bool {
+    fn stands_still(&mut self, seen: &ForeignClaim, limit: Duration) -> bool {
         match self.seen.iter_mut().find(|(known, _)| known.path == seen.path) {
             Some((known, since)) if known == seen => since.elapsed() >= limit,
             Some(known) => {
@@ -113,7 +113,7 @@ impl Watch {
 
 /// A cell that this process alone works on, until this is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub struct CellClaim {
     folder: PathBuf,
     cell: String,
     /// Its number; that of the part, too.
@@ -123,14 +123,14 @@ pub struct Claim {
     beats: Option<JoinHandle<()>>,
 }
 
-impl Claim {
+impl CellClaim {
     /// Asks for a cell.
     ///
     /// # Errors
     ///
     /// The claim can't be written.
-    pub fn ask(out: &Path, cell: &str, watch: &mut Watch) -> Result<Wish, LabError> {
-        Claim::ask_within(out, cell, watch, STANDS_STILL)
+    pub fn ask(out: &Path, cell: &str, watch: &mut Watch) -> Result<ClaimAnswer, LabError> {
+        CellClaim::ask_within(out, cell, watch, STANDS_STILL)
     }
 
     fn ask_within(
@@ -138,7 +138,7 @@ impl Claim {
         cell: &str,
         watch: &mut Watch,
         limit: Duration,
-    ) -> Result<Wish, LabError> {
+    ) -> Result<ClaimAnswer, LabError> {
         let folder = out.join(ORDER).join("claims");
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         let highest = numbers(&folder, cell).into_iter().max().unwrap_or(0);
@@ -147,9 +147,9 @@ impl Claim {
             // It may be gone by now; then the next attempt finds out.
             let text = fs::read_to_string(&path).unwrap_or_default();
             let is_gone = serde_json::from_str::<Owner>(&text).is_ok_and(|owner| owner.is_gone());
-            let seen = Seen { path, text };
+            let seen = ForeignClaim { path, text };
             if !is_gone && !watch.stands_still(&seen, limit) {
-                return Ok(Wish::Taken(seen));
+                return Ok(ClaimAnswer::Taken(seen));
             }
         }
         let path = at(&folder, cell, highest + 1);
@@ -160,7 +160,7 @@ impl Claim {
                 written.map_err(LabError::file("write", &path))?;
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                return Ok(Wish::Taken(Seen { path, text: String::new() }));
+                return Ok(ClaimAnswer::Taken(ForeignClaim { path, text: String::new() }));
             }
             Err(e) => return Err(LabError::file("write", &path)(e)),
         }
@@ -180,7 +180,7 @@ impl Claim {
             }
         });
         let (end, beats) = (Some(end), Some(beats));
-        Ok(Wish::Granted(Claim {
+        Ok(ClaimAnswer::Granted(CellClaim {
             folder,
             cell: cell.to_owned(),
             number: highest + 1,
@@ -203,7 +203,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for CellClaim {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(beats) = self.beats.take() {
@@ -234,10 +234,10 @@ fn numbers(folder: &Path, cell: &str) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn ask(out: &Path, watch: &mut Watch, limit: Duration) -> Option<Claim> {
-        match Claim::ask_within(out, "rt-rest-seed1", watch, limit).expect("a claim") {
-            Wish::Granted(claim) => Some(claim),
-            Wish::Taken(_) => None,
+    fn ask(out: &Path, watch: &mut Watch, limit: Duration) -> Option<CellClaim> {
+        match CellClaim::ask_within(out, "rt-rest-seed1", watch, limit).expect("a claim") {
+            ClaimAnswer::Granted(claim) => Some(claim),
+            ClaimAnswer::Taken(_) => None,
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
         let first = ask(out, watch, never).expect("free");
         assert!(ask(out, watch, never).is_none() && first.is_still_ours());
         // A name that only begins in the same way is another cell.
-        assert!(matches!(Claim::ask(out, "rt-rest-seed", watch), Ok(Wish::Granted(_))));
+        assert!(matches!(CellClaim::ask(out, "rt-rest-seed", watch), Ok(ClaimAnswer::Granted(_))));
         drop(first);
         let second = ask(out, watch, never).expect("free again");
         assert_eq!(second.number, 1);

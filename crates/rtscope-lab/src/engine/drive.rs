@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    Engine, LiveTask, Submission, Task,
-    journal::{CellStep, Journal, Spent},
+    Engine, EngineTask, LiveTask, Submission,
+    journal::{CellStep, Spent, TaskJournal},
     order::{CellState, MatrixOrder, Survey},
 };
 use crate::{costs::minutes, error::LabError, kernel_ref::KernelRef, lab::Host};
@@ -38,13 +38,15 @@ pub enum DriveEnd {
 
 /// A drive of an order.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
-pub struct Drive<'a> {
+pub struct OrderDrive<'a> {
     pub order: &'a MatrixOrder,
     pub out: &'a Path,
     pub engine: &'a mut dyn Engine,
     pub host: &'a Host<'a>,
     /// For each kernel the one whose task prepares it, where it isn't there yet.
     pub prepared_by: Vec<Option<usize>>,
+    /// CPUs of a guest, in which its cost is counted.
+    pub cpus: u32,
 }
 
 /// What was tried of a task.
@@ -66,11 +68,14 @@ pub struct OrderProgress {
     /// Why the first of them waits, in the engine's words.
     pub reason: String,
     pub spent: Spent,
+    /// CPUs of a guest.
+    pub cpus: u32,
 }
 
 impl fmt::Display for OrderProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OrderProgress { cells, whole, failed, running, waiting, ref reason, spent } = *self;
+        let OrderProgress { cells, whole, failed, running, waiting, ref reason, spent, cpus } =
+            *self;
         write!(f, "[{}/{cells}] ", whole + failed)?;
         if failed > 0 {
             write!(f, "{failed} without a record, ")?;
@@ -84,9 +89,14 @@ impl fmt::Display for OrderProgress {
         if let Some(more) = more.filter(|more| !more.is_zero()) {
             let left = more / u32::try_from(running.max(1)).unwrap_or(1);
             write!(f, ", about {} left", minutes(left))?;
-            write!(f, "; used {}, about {} to come", core_hours(spent.time), core_hours(more))
+            write!(
+                f,
+                "; used {}, about {} to come",
+                core_hours(spent.time * cpus),
+                core_hours(more * cpus)
+            )
         } else {
-            write!(f, "; used {}", core_hours(spent.time))
+            write!(f, "; used {}", core_hours(spent.time * cpus))
         }
     }
 }
@@ -99,14 +109,14 @@ pub fn core_hours(time: Duration) -> String {
     format!("{hours:.digits$} core hours")
 }
 
-impl Drive<'_> {
+impl OrderDrive<'_> {
     /// Submits what is missing, waits, and submits again what a lost task left.
     ///
     /// # Errors
     ///
     /// The engine refuses everything, or doesn't answer for long.
     pub fn run(&mut self) -> Result<DriveEnd, LabError> {
-        let mut tried: BTreeMap<Task, Tried> = BTreeMap::new();
+        let mut tried: BTreeMap<EngineTask, Tried> = BTreeMap::new();
         let (began, mut answered) = (Instant::now(), Instant::now());
         let mut teller = Teller::default();
         loop {
@@ -150,7 +160,8 @@ impl Drive<'_> {
             running,
             waiting: live.len() - running,
             reason: waits.map_or(String::new(), |waits| waits.reason.clone()),
-            spent: Spent::of(&Journal::read_all(self.out)),
+            spent: Spent::of(&TaskJournal::read_all(self.out)),
+            cpus: self.cpus,
         }
     }
 
@@ -159,13 +170,14 @@ impl Drive<'_> {
         &self,
         survey: &Survey,
         live: &[LiveTask],
-        tried: &mut BTreeMap<Task, Tried>,
-    ) -> Vec<(Option<Task>, Vec<Task>)> {
-        let busy: BTreeSet<Task> = live.iter().map(|live| live.task).collect();
-        let mut lists: BTreeMap<Option<Task>, Vec<Task>> = BTreeMap::new();
+        tried: &mut BTreeMap<EngineTask, Tried>,
+    ) -> Vec<(Option<EngineTask>, Vec<EngineTask>)> {
+        let busy: BTreeSet<EngineTask> = live.iter().map(|live| live.task).collect();
+        let mut lists: BTreeMap<Option<EngineTask>, Vec<EngineTask>> = BTreeMap::new();
         for (number, batch) in self.order.batches.iter().enumerate() {
             let is_missing = |cell: &&usize| survey.cells[**cell] == CellState::Missing;
-            let (task, missing) = (Task::Batch(number), batch.iter().filter(is_missing).count());
+            let (task, missing) =
+                (EngineTask::Batch(number), batch.iter().filter(is_missing).count());
             if missing == 0 || busy.contains(&task) {
                 continue;
             }
@@ -190,17 +202,17 @@ impl Drive<'_> {
     }
 
     /// The task that prepares the kernel of a batch, where it isn't there.
-    fn task_before(&self, batch: usize) -> Option<Task> {
+    fn task_before(&self, batch: usize) -> Option<EngineTask> {
         let by = self.prepared_by[self.order.kernel_of(batch)]?;
         let kernel = KernelRef::parse(&self.order.kernels[by]).ok()?;
-        (!MatrixOrder::is_pinned(self.out, &kernel)).then_some(Task::Kernel(by))
+        (!MatrixOrder::is_pinned(self.out, &kernel)).then_some(EngineTask::Kernel(by))
     }
 
     /// Submits lists of tasks in pieces that the engine takes. What it refuses comes again later, while others are at
     /// work.
     fn submit(
         &mut self,
-        lists: Vec<(Option<Task>, Vec<Task>)>,
+        lists: Vec<(Option<EngineTask>, Vec<EngineTask>)>,
         is_idle: bool,
     ) -> Result<(), LabError> {
         let mut is_first = is_idle;
@@ -217,8 +229,8 @@ impl Drive<'_> {
 
     fn submit_list(
         &mut self,
-        before: Option<Task>,
-        tasks: &[Task],
+        before: Option<EngineTask>,
+        tasks: &[EngineTask],
         is_first: &mut bool,
     ) -> Result<(), LabError> {
         let after = match before {
@@ -279,7 +291,7 @@ impl Teller {
 #[must_use]
 pub fn why_missing(out: &Path, order: &MatrixOrder) -> BTreeMap<String, String> {
     let mut why = BTreeMap::new();
-    for line in Journal::read_all(out) {
+    for line in TaskJournal::read_all(out) {
         let said = match (line.step, line.why) {
             (_, Some(why)) => why,
             (CellStep::Began, None) => "the process that ran its guest was killed".to_owned(),
@@ -327,7 +339,7 @@ mod tests {
         out: &'a Path,
         /// Lists that it got: the one that they wait for, and their tasks.
         got: Vec<(Option<usize>, Submission)>,
-        waiting: Vec<Task>,
+        waiting: Vec<EngineTask>,
         /// Which tasks are lost, by how many began before.
         is_lost: &'a dyn Fn(usize) -> bool,
         began: usize,
@@ -336,10 +348,10 @@ mod tests {
     }
 
     impl Paper<'_> {
-        fn perform(&mut self, task: Task) {
+        fn perform(&mut self, task: EngineTask) {
             self.began += 1;
             let lost = (self.is_lost)(self.began);
-            let Task::Batch(batch) = task else {
+            let EngineTask::Batch(batch) = task else {
                 let kernel = KernelRef::parse(&self.order.kernels[0]).expect("a kernel");
                 if !lost {
                     MatrixOrder::pin(self.out, &kernel, "hash").expect("written");
@@ -422,7 +434,7 @@ mod tests {
     fn drive(paper: &mut Paper<'_>, prepared_by: Vec<Option<usize>>) {
         let (order, out) = (paper.order, paper.out);
         let host = Host { guard: &[], stop: &|| false, note: &|_| {}, news: &|_| {} };
-        let mut drive = Drive { order, out, engine: paper, host: &host, prepared_by };
+        let mut drive = OrderDrive { order, out, engine: paper, host: &host, prepared_by, cpus: 1 };
         assert_eq!(drive.run().expect("driven"), DriveEnd::Done);
     }
 
@@ -452,12 +464,12 @@ mod tests {
         let none = |_: usize| false;
         let mut once = paper(&order, folder.path(), &none);
         drive(&mut once, vec![Some(0), Some(0), None]);
-        let got: Vec<(Option<usize>, &[Task])> =
+        let got: Vec<(Option<usize>, &[EngineTask])> =
             once.got.iter().map(|(after, list)| (*after, list.tasks.as_slice())).collect();
         let [other, kernel, cells] = got.as_slice() else { panic!("{got:?}") };
-        assert_eq!((other.0, other.1), (None, [Task::Batch(2)].as_slice()));
-        assert_eq!((kernel.0, kernel.1), (None, [Task::Kernel(0)].as_slice()));
-        assert_eq!(cells.1, [Task::Batch(0), Task::Batch(1)]);
+        assert_eq!((other.0, other.1), (None, [EngineTask::Batch(2)].as_slice()));
+        assert_eq!((kernel.0, kernel.1), (None, [EngineTask::Kernel(0)].as_slice()));
+        assert_eq!(cells.1, [EngineTask::Batch(0), EngineTask::Batch(1)]);
         assert_eq!(cells.0, Some(once.got[1].1.number), "it waits for the kernel");
         assert_eq!(order.survey(folder.path()).count(CellState::Whole), 15);
 
@@ -480,11 +492,12 @@ mod tests {
             running: 10,
             waiting: 3,
             reason: "Resources".to_owned(),
-            spent: Spent { guests: 400, time: Duration::from_secs(2400) },
+            spent: Spent { guests: 400, time: Duration::from_secs(1200) },
+            cpus: 2,
         };
         assert_eq!(
             progress.to_string(),
-            "[402/1000] 2 without a record, 10 tasks running, 3 waiting (Resources), about 6 min left; used \
+            "[402/1000] 2 without a record, 10 tasks running, 3 waiting (Resources), about 3 min left; used \
              0.667 core hours, about 0.997 core hours to come"
         );
         (progress.whole, progress.waiting, progress.reason) = (998, 0, "None".to_owned());

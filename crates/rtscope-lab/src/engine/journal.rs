@@ -33,7 +33,7 @@ pub enum CellStep {
 
 /// A line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JournalLine {
+pub struct TaskLine {
     pub cell: String,
     pub step: CellStep,
     /// How long the guest ran.
@@ -43,33 +43,33 @@ pub struct JournalLine {
     pub why: Option<String>,
 }
 
-impl JournalLine {
+impl TaskLine {
     /// A line without more than a step.
     #[must_use]
-    pub fn of(cell: &str, step: CellStep) -> JournalLine {
-        JournalLine { cell: cell.to_owned(), step, took_ms: None, why: None }
+    pub fn of(cell: &str, step: CellStep) -> TaskLine {
+        TaskLine { cell: cell.to_owned(), step, took_ms: None, why: None }
     }
 }
 
 /// The file that this process writes.
 #[derive(Debug)]
-pub struct Journal {
+pub struct TaskJournal {
     path: PathBuf,
     file: File,
 }
 
-impl Journal {
+impl TaskJournal {
     /// Makes the file of a process that runs a task.
     ///
     /// # Errors
     ///
     /// It can't be made.
-    pub fn open(out: &Path, task: &str) -> Result<Journal, LabError> {
+    pub fn open(out: &Path, task: &str) -> Result<TaskJournal, LabError> {
         let folder = out.join(ORDER).join("tasks");
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         let path = folder.join(format!("{task}-{}.jsonl", unique()));
         let file = File::options().create(true).append(true).open(&path);
-        Ok(Journal { file: file.map_err(LabError::file("write", &path))?, path })
+        Ok(TaskJournal { file: file.map_err(LabError::file("write", &path))?, path })
     }
 
     /// Writes a line.
@@ -77,14 +77,14 @@ impl Journal {
     /// # Errors
     ///
     /// It can't be written.
-    pub fn add(&mut self, line: &JournalLine) -> Result<(), LabError> {
+    pub fn add(&mut self, line: &TaskLine) -> Result<(), LabError> {
         let text = serde_json::to_string(line).unwrap_or_default() + "\n";
         self.file.write_all(text.as_bytes()).map_err(LabError::file("write", &self.path))
     }
 
     /// All lines of all processes, those of a process in their order. A line that was cut short is left out.
     #[must_use]
-    pub fn read_all(out: &Path) -> Vec<JournalLine> {
+    pub fn read_all(out: &Path) -> Vec<TaskLine> {
         let entries = fs::read_dir(out.join(ORDER).join("tasks")).into_iter().flatten().flatten();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         paths.sort();
@@ -108,7 +108,7 @@ pub struct Spent {
 impl Spent {
     /// Adds up what the journals say.
     #[must_use]
-    pub fn of(lines: &[JournalLine]) -> Spent {
+    pub fn of(lines: &[TaskLine]) -> Spent {
         let took = lines.iter().filter_map(|line| line.took_ms);
         let add = |sum: Spent, ms: u64| Spent {
             guests: sum.guests + 1,
@@ -132,12 +132,11 @@ mod tests {
     #[test]
     fn what_processes_wrote_is_read_together_and_a_cut_line_is_left_out() {
         let folder = tempfile::tempdir().expect("a folder");
-        let line =
-            |cell: &str, took_ms| JournalLine { took_ms, ..JournalLine::of(cell, CellStep::Ran) };
+        let line = |cell: &str, took_ms| TaskLine { took_ms, ..TaskLine::of(cell, CellStep::Ran) };
         for (task, cell, took) in
             [("0-1", "b", Some(3000)), ("0-0", "a", Some(1000)), ("0-2", "c", None)]
         {
-            Journal::open(folder.path(), task)
+            TaskJournal::open(folder.path(), task)
                 .expect("made")
                 .add(&line(cell, took))
                 .expect("written");
@@ -145,7 +144,7 @@ mod tests {
         let cut = folder.path().join(ORDER).join("tasks/1-0-host.jsonl");
         fs::write(cut, "{\"cell\":\"d\",\"step\":\"began\"}\n{\"cell\":\"d\",\"st")
             .expect("written");
-        let lines = Journal::read_all(folder.path());
+        let lines = TaskJournal::read_all(folder.path());
         let cells: Vec<&str> = lines.iter().map(|line| line.cell.as_str()).collect();
         assert_eq!(cells, ["a", "b", "c", "d"]);
         let spent = Spent::of(&lines);

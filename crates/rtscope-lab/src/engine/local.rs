@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Engine, LiveTask, ORDER, Submission, Task, words_of_task};
+use super::{Engine, EngineTask, LiveTask, ORDER, Submission, words_of_task};
 use crate::{engine::order::MatrixOrder, error::LabError};
 
 /// How long a task may take to end its guest in order.
@@ -22,7 +22,7 @@ const ENDS_IN: Duration = Duration::from_secs(15);
 struct QueuedTask {
     submission: usize,
     index: usize,
-    task: Task,
+    task: EngineTask,
     after: Option<usize>,
 }
 

@@ -27,7 +27,7 @@ pub const ORDER: &str = "order";
 /// What one process of an engine does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Task {
+pub enum EngineTask {
     /// Fetches or builds a kernel.
     Kernel(usize),
     /// Runs the cells of a batch.
@@ -38,7 +38,7 @@ pub enum Task {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submission {
     pub number: usize,
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<EngineTask>,
 }
 
 impl Submission {
@@ -47,7 +47,7 @@ impl Submission {
     /// # Errors
     ///
     /// The file can't be written.
-    pub fn write(out: &Path, tasks: Vec<Task>) -> Result<Submission, LabError> {
+    pub fn write(out: &Path, tasks: Vec<EngineTask>) -> Result<Submission, LabError> {
         let folder = out.join(ORDER).join("submissions");
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         let mut submission =
@@ -87,7 +87,7 @@ impl Submission {
 /// A task that an engine has not ended yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveTask {
-    pub task: Task,
+    pub task: EngineTask,
     pub is_running: bool,
     /// Why it waits, in the engine's own words.
     pub reason: String,
@@ -150,10 +150,10 @@ mod tests {
     fn two_lists_of_tasks_never_have_one_number() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |tasks| Submission::write(folder.path(), tasks).expect("written");
-        let first = write(vec![Task::Kernel(0)]);
+        let first = write(vec![EngineTask::Kernel(0)]);
         // Another site wrote one meanwhile, and an older one is gone.
         fs::write(Submission::path(folder.path(), 1), "{}").expect("written");
-        let second = write(vec![Task::Batch(3), Task::Batch(7)]);
+        let second = write(vec![EngineTask::Batch(3), EngineTask::Batch(7)]);
         assert_eq!((first.number, second.number), (0, 2));
         assert_eq!(Submission::read(folder.path(), 2).expect("read"), second);
         Submission::read(folder.path(), 1).expect_err("damaged");

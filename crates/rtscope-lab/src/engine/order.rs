@@ -16,7 +16,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rtscope_model::plan::Plan;
@@ -170,8 +171,13 @@ impl MatrixOrder {
     /// The folder holds something else, or can't be written.
     pub fn keep(self, out: &Path) -> Result<MatrixOrder, LabError> {
         let path = out.join(GUESTS);
-        if !path.exists() && is_taken(out) {
-            crate::record_folders::check_empty(out)?;
+        // Another site may be about to write it.
+        let until = Instant::now() + Duration::from_secs(2);
+        while !path.exists() && is_taken(out) {
+            if Instant::now() > until {
+                crate::record_folders::check_empty(out)?;
+            }
+            thread::sleep(Duration::from_millis(100));
         }
         let text = serde_json::to_string(&self).unwrap_or_default() + "\n";
         if write_once(&path, text.as_bytes()).map_err(LabError::file("write", &path))? {
@@ -320,5 +326,86 @@ pub(crate) fn write_once(path: &Path, text: &[u8]) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::plan;
+
+    use super::*;
+
+    fn order(kernels: &[&str], phases: &[&str], seeds: u64) -> MatrixOrder {
+        let text = |phase: &str| {
+            format!("name = '{phase}'\n[[phase]]\nname = '{phase}'\nduration = '1s'\n")
+        };
+        let plan = |phase: &&str| plan::parse("x", &text(phase)).expect("a plan");
+        let request = MatrixRequest {
+            kernels: kernels.iter().map(|typed| KernelRef::parse(typed).expect("sound")).collect(),
+            plans: phases.iter().map(plan).collect(),
+            seeds,
+            options: GuestOptions::default(),
+            cache: "cache".into(),
+            program_sha256: "0".to_owned(),
+            has_guest_program: false,
+        };
+        MatrixOrder::new(&request).expect("an order")
+    }
+
+    #[test]
+    fn batches_are_of_one_kernel_and_of_the_asked_length_and_first_seeds_come_first() {
+        let mut order = order(&["a", "b"], &["rest", "disk"], 3);
+        let seconds = Duration::from_secs;
+        // Cells of a take 10 and 20 s; those of b are longer than a batch.
+        order.split(seconds(60), |kernel, plan| match (kernel, plan) {
+            (0, 0) => seconds(10),
+            (0, _) => seconds(20),
+            _ => seconds(100),
+        });
+        let names = |batch: &Vec<usize>| {
+            batch.iter().map(|cell| order.cells[*cell].name.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        let batches: Vec<String> = order.batches.iter().map(names).collect();
+        assert_eq!(
+            batches,
+            [
+                "a-rest-seed1 a-disk-seed1 a-rest-seed2 a-disk-seed2",
+                "b-rest-seed1",
+                "b-disk-seed1",
+                "b-rest-seed2",
+                "b-disk-seed2",
+                "a-rest-seed3 a-disk-seed3",
+                "b-rest-seed3",
+                "b-disk-seed3",
+            ]
+        );
+        assert_eq!((order.kernel_of(0), order.kernel_of(1)), (0, 1));
+    }
+
+    #[test]
+    fn a_folder_is_gone_on_with_by_the_same_order_and_the_same_kernels_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out");
+        let mut first = order(&["a"], &["rest"], 2);
+        first.split(Duration::ZERO, |_, _| Duration::from_secs(1));
+        first.keep(&out).expect("made");
+        // The batches are those of the first command, whatever a later one would make.
+        let again = order(&["a"], &["rest"], 2).keep(&out).expect("the same");
+        assert_eq!(again.batches, [[0], [1]]);
+        let said = order(&["a"], &["disk"], 2).keep(&out).expect_err("another").to_string();
+        assert!(said.contains("a-disk-seed1 differs"), "{said}");
+        let kernel = |typed: &str| KernelRef::parse(typed).expect("sound");
+        assert!(!MatrixOrder::is_pinned(&out, &kernel("a")));
+        MatrixOrder::pin(&out, &kernel("a"), "one").expect("the first look");
+        MatrixOrder::pin(&out, &kernel("a:quiet"), "one").expect("the same kernel");
+        let said = MatrixOrder::pin(&out, &kernel("a"), "two").expect_err("another").to_string();
+        assert!(said.contains("a is not the kernel with which this order began"), "{said}");
+        let foreign = folder.path().join("foreign");
+        fs::create_dir(&foreign).expect("made");
+        fs::write(foreign.join("letter"), "x").expect("written");
+        order(&["a"], &["rest"], 2).keep(&foreign).expect_err("not empty");
+        fs::write(foreign.join(GUESTS), r#"{"format":1,"guests":{}}"#).expect("written");
+        let said = order(&["a"], &["rest"], 2).keep(&foreign).expect_err("no order").to_string();
+        assert!(said.contains("leave --engine out"), "{said}");
     }
 }

@@ -50,6 +50,11 @@ fn owners(out: &Path) -> BTreeMap<String, u64> {
     names_in(&claims).into_iter().filter_map(owner).collect()
 }
 
+/// Guests at work.
+fn guests(out: &Path) -> usize {
+    names_in(&out.join("order/parts")).len()
+}
+
 fn kill(pid: u64) {
     let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     assert!(killed.is_ok_and(|status| status.success()));
@@ -107,10 +112,10 @@ fn batches_on_this_machine_survive_the_end_of_a_task_and_of_rtscope() {
     let room = room_with_plan();
     let out = room.path().join("out");
     let mut first = matrix(room.path(), "local").spawn().expect("starts");
-    wait_for("a task", || !owners(&out).is_empty());
+    wait_for("a guest", || guests(&out) > 0);
     owners(&out).into_values().take(1).for_each(kill);
     wait_for("a record", || names_in(&out).iter().any(|name| name.starts_with("debian-rt")));
-    wait_for("another task", || !owners(&out).is_empty());
+    wait_for("another guest", || guests(&out) > 0);
     first.kill().expect("killed");
     first.wait().expect("gone");
     // Tasks end with the process that started them.
@@ -270,7 +275,7 @@ fn slurm_runs_each_cell_once_although_a_task_a_node_and_rtscope_are_killed() {
     let Some(mut cluster) = Cluster::start(test) else { return };
     let out = cluster.out();
     let mut first = cluster.matrix().spawn().expect("starts");
-    wait_for("two tasks", || owners(&out).len() == 2);
+    wait_for("two guests", || guests(&out) == 2);
     // The daemon of a node: its tasks go on, and it finds them when it is back.
     cluster.nodes[1].kill().expect("killed");
     cluster.nodes[1].wait().expect("gone");

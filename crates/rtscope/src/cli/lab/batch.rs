@@ -10,10 +10,10 @@ use anyhow::{Context, bail};
 use rtscope_lab::{
     cache::Cache,
     engine::{
-        Submission, Task,
+        EngineTask, Submission,
         batch::BatchRun,
         drive::kernel_line,
-        journal::{CellStep, Journal, JournalLine},
+        journal::{CellStep, TaskJournal, TaskLine},
         order::MatrixOrder,
     },
     kernel_ref::KernelRef,
@@ -46,10 +46,10 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(task) = list.tasks.get(args.task).copied() else {
         bail!("list {} has no task {}", args.submission, args.task);
     };
-    let journal = Journal::open(&out, &format!("{}-{}", args.submission, args.task))?;
+    let journal = TaskJournal::open(&out, &format!("{}-{}", args.submission, args.task))?;
     let done = match task {
-        Task::Kernel(kernel) => prepare(&out, &order, kernel, journal)?,
-        Task::Batch(batch) => run(&out, &order, batch, journal)?,
+        EngineTask::Kernel(kernel) => prepare(&out, &order, kernel, journal)?,
+        EngineTask::Batch(batch) => run(&out, &order, batch, journal)?,
     };
     Ok(ExitCode::from(if done { exit::PASS } else { exit::ERROR }))
 }
@@ -65,7 +65,7 @@ fn run(
     out: &Path,
     order: &MatrixOrder,
     batch: usize,
-    mut journal: Journal,
+    mut journal: TaskJournal,
 ) -> anyhow::Result<bool> {
     let Some(first) = order.batches.get(batch).and_then(|cells| cells.first()) else {
         bail!("the order has no batch {batch}");
@@ -73,8 +73,8 @@ fn run(
     let mut opened = match lab(out, order) {
         Ok(opened) => opened,
         Err(e) => {
-            let line = JournalLine::of(&order.cells[*first].name, CellStep::NotRun);
-            journal.add(&JournalLine { why: Some(format!("{e:#}")), ..line })?;
+            let line = TaskLine::of(&order.cells[*first].name, CellStep::NotRun);
+            journal.add(&TaskLine { why: Some(format!("{e:#}")), ..line })?;
             return Err(e);
         }
     };
@@ -88,14 +88,14 @@ fn prepare(
     out: &Path,
     order: &MatrixOrder,
     kernel: usize,
-    mut journal: Journal,
+    mut journal: TaskJournal,
 ) -> anyhow::Result<bool> {
     let asked = KernelRef::parse(&order.kernels[kernel])?;
-    let line = JournalLine::of(&kernel_line(asked.name()), CellStep::Ran);
+    let line = TaskLine::of(&kernel_line(asked.name()), CellStep::Ran);
     let prepared = prepared(out, order, &asked);
     let step = if prepared.is_ok() { CellStep::Ran } else { CellStep::NotRun };
     let why = prepared.as_ref().err().map(|e| format!("{e:#}"));
-    journal.add(&JournalLine { step, why, ..line })?;
+    journal.add(&TaskLine { step, why, ..line })?;
     prepared.map(|()| true)
 }
 

@@ -41,7 +41,7 @@ pub(in crate::cli) struct Args {
     /// of Slurm (slurm). --jobs limits how many run at a time
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
-    /// How long a batch of --engine takes, about
+    /// Time that a batch of --engine takes, about
     #[arg(
         long,
         value_name = "TIME",

@@ -13,7 +13,7 @@ use rtscope_lab::{
     engine::{
         Engine, ORDER,
         batch::why_failed,
-        drive::{Drive, DriveEnd, why_missing},
+        drive::{DriveEnd, OrderDrive, why_missing},
         local::LocalEngine,
         order::{CellState, MatrixOrder, MatrixRequest},
         slurm::Slurm,
@@ -176,14 +176,13 @@ fn drive(
     planned: &Planned,
 ) -> anyhow::Result<DriveEnd> {
     let options = lab.lab.options();
+    // In virtual time several CPUs of a guest take turns on one.
+    let cpus = if lab.timing().is_virtual() { 1 } else { options.spec.cpus };
     let mut engine: Box<dyn Engine> = match matrix.engine {
         EngineKind::Local => {
             Box::new(LocalEngine::new(out.to_owned(), order, lab.lab.jobs(), guard()))
         }
-        EngineKind::Slurm => {
-            let cpus = if lab.timing().is_virtual() { 1 } else { options.spec.cpus };
-            Box::new(Slurm::new(out.to_owned(), order, cpus, options.jobs)?)
-        }
+        EngineKind::Slurm => Box::new(Slurm::new(out.to_owned(), order, cpus, options.jobs)?),
     };
     let same = |kernel: &KernelRef| matrix.kernels.iter().position(|it| it.name() == kernel.name());
     let by = |(kernel, runs): (&KernelRef, &Option<Vec<GuestRun>>)| match runs {
@@ -192,7 +191,7 @@ fn drive(
     };
     let prepared_by = matrix.kernels.iter().zip(planned).map(by).collect();
     Ok(lab.console.with(|host| {
-        let mut drive = Drive { order, out, engine: engine.as_mut(), host, prepared_by };
+        let mut drive = OrderDrive { order, out, engine: engine.as_mut(), host, prepared_by, cpus };
         drive.run()
     })?)
 }
@@ -239,7 +238,7 @@ fn outcomes(
 fn whole(lab: &Lab, queued: &QueuedRun) -> Result<GuestOutcome, LabError> {
     let inputs = read_inputs(&queued.folder)?;
     recheck::check(&queued.folder, &inputs)?;
-    if inputs.key != lab.lab.key_of(queued) {
+    if inputs.key != lab.lab.key(queued) {
         let text =
             "it was made with another emulator, kernel or image than this machine has for it";
         return Err(LabError::NoRecord(format!("{}: {text}", queued.folder.display())));
