@@ -31,6 +31,7 @@ impl Package {
 /// The reasons of several.
 const KERNEL: &str = "builds kernels";
 const REBOOT: &str = "makes the disk and the boot loader of the guest that reboots";
+const SLURM: &str = "runs the batches of a matrix, in a cluster of this machine alone";
 const SKELETON: &str = "makes a skeleton that `rtscope new` wrote into a program";
 
 /// What the tests use, beyond what every Debian has, in alphabetical order.
@@ -74,6 +75,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "lz4", sign: "lz4", reason: KERNEL },
     Package { name: "make", sign: "make", reason: KERNEL },
     Package { name: "mtools", sign: "mformat", reason: REBOOT },
+    Package { name: "munge", sign: "/usr/sbin/munged", reason: SLURM },
     Package { name: "npm", sign: "npm", reason: "fetches axe-core, which checks the pages" },
     Package { name: "openssh-client", sign: "ssh", reason: "reaches the places of a fleet" },
     Package {
@@ -109,6 +111,9 @@ pub(crate) const OF_TESTS: &[Package] = &[
         sign: "cyclictest",
         reason: "what we are compared with: cyclictest and hackbench",
     },
+    Package { name: "slurm-client", sign: "sbatch", reason: SLURM },
+    Package { name: "slurmctld", sign: "/usr/sbin/slurmctld", reason: SLURM },
+    Package { name: "slurmd", sign: "/usr/sbin/slurmd", reason: SLURM },
     Package { name: "trace-cmd", sign: "trace-cmd", reason: "reads what rtscope export writes" },
     Package {
         name: "valgrind",

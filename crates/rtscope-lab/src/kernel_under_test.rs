@@ -210,6 +210,19 @@ fn sound(image: &[u8], path: &Path) -> Result<&'static str, LabError> {
     }
 }
 
+/// Whether a kernel is still to be fetched or built.
+#[must_use]
+pub fn is_to_prepare(asked: &KernelRef, cache: &Cache) -> bool {
+    let KernelSource::Name(name) = asked.source() else { return false };
+    cache.find(name).is_none() && (Prebuilt::find(name).is_some() || is_to_build(name, cache))
+}
+
+/// Whether a kernel is one that the lab can build and hasn't built.
+#[must_use]
+pub fn is_to_build(name: &str, cache: &Cache) -> bool {
+    cache.find(name).is_none() && Prebuilt::find(name).is_none() && spec::find(name).is_ok()
+}
+
 fn bring(name: &str, cache: &Cache, report: &mut Report<'_>) -> Result<KeptKernel, LabError> {
     if let Some(prebuilt) = Prebuilt::find(name) {
         return prebuilt.bring(cache, report);

@@ -17,6 +17,7 @@ use crate::{
     cache::Cache,
     costs::Costs,
     cyclictest,
+    digest::sha256,
     error::LabError,
     explain,
     guest_run::{self, Extra, GuestOutcome, GuestRun, Surroundings},
@@ -106,6 +107,18 @@ impl Lab {
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// What all guests have.
+    #[must_use]
+    pub fn options(&self) -> &GuestOptions {
+        &self.options
+    }
+
+    /// SHA-256 of the program that the guests run.
+    #[must_use]
+    pub fn program_sha256(&self) -> String {
+        sha256(self.program.bytes())
     }
 
     /// How time passes in the guests.
@@ -344,6 +357,12 @@ impl Lab {
         Ok(self.run_queue(runs, host))
     }
 
+    /// What a guest of this kind will take, from earlier runs or guessed.
+    #[must_use]
+    pub fn cost(&self, run: &GuestRun) -> Duration {
+        Costs::read(&self.cache).estimate([run].into_iter(), 1).time
+    }
+
     /// The symbols of a guest's kernel, with those of the modules that it loads: the text of its `/proc/kallsyms`. They
     /// are taken from the cache, or the guest boots into `folder` and measures nothing.
     ///
@@ -394,7 +413,9 @@ impl Lab {
         estimate.sentence(runs.len(), known.len(), self.jobs())
     }
 
-    fn key(&self, queued: &QueuedRun) -> String {
+    /// What a run's record is known by, as `lab.json` in it has it.
+    #[must_use]
+    pub fn key(&self, queued: &QueuedRun) -> String {
         queued.run.inputs(&self.emulator(&queued.run)).key
     }
 
@@ -430,7 +451,7 @@ impl Lab {
 
 /// A plan without what changes nothing of what runs: what is said of it, and what is required. A word more
 /// would be another image, and so another measurement.
-fn as_run(plan: &Plan) -> Plan {
+pub(crate) fn as_run(plan: &Plan) -> Plan {
     let mut runs = Plan { published: Vec::new(), about: String::new(), ..plan.clone() };
     // Claims that end a phase are a part of what runs.
     if !plan.until_decided {

@@ -24,6 +24,7 @@ pub mod debian;
 pub mod digest;
 pub mod disk;
 pub mod emulator_plugin;
+pub mod engine;
 pub mod error;
 pub mod explain;
 pub mod guest_run;

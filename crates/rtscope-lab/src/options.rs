@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use rtscope_model::{guest::Tracer, time::Nanos};
+use serde::{Deserialize, Serialize};
 
 use crate::{qemu::GuestSpec, tool::Need};
 
 /// How guests are run. The default is one CPU in virtual time, and nothing beside the plan.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GuestOptions {
     /// What each guest is given; the seed is that of its run.
     pub spec: GuestSpec,
@@ -30,5 +31,6 @@ pub struct GuestOptions {
     /// Whether guests are run whose record is known.
     pub fresh: bool,
     /// What this machine needs beside the emulator, such as the compiler of a guest's programs.
+    #[serde(skip)]
     pub tools: Vec<Need>,
 }

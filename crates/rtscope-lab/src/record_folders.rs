@@ -14,10 +14,10 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{error::LabError, inputs, name, recheck};
+use crate::{engine::order::MatrixOrder, error::LabError, inputs, name, recheck};
 
 /// File that says which guests the records of a folder are of.
-const GUESTS: &str = "order.json";
+pub(crate) const GUESTS: &str = "order.json";
 
 /// A name for a folder, of the characters of a kernel's name.
 #[must_use]
@@ -99,7 +99,7 @@ pub fn check_empty(out: &Path) -> Result<(), LabError> {
     }
 }
 
-fn is_taken(out: &Path) -> bool {
+pub(crate) fn is_taken(out: &Path) -> bool {
     fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some())
 }
 
@@ -206,6 +206,13 @@ pub fn claim(
     }
     let text = fs::read_to_string(&path).unwrap_or_default();
     let before: Option<GuestList> = serde_json::from_str(&text).ok();
+    if before.is_none() && MatrixOrder::read(out).is_ok() {
+        return Err(LabError::Refused(format!(
+            "{} holds the order of a matrix in batches: add --engine to continue there, or choose another folder with \
+             --out",
+            out.display()
+        )));
+    }
     if before.as_ref() != Some(&list) {
         return Err(another(out, before.as_ref(), &list));
     }

@@ -211,6 +211,8 @@ enum Internal {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+    /// A task of an order; started by the engines of `lab matrix`
+    LabBatch(lab::batch::Args),
     /// What rtscope does at a place; started by `fleet`
     FleetAgent(fleet::agent::Args),
     /// Becomes a subject; started by `wave sweep`
@@ -232,6 +234,7 @@ pub(crate) fn main() -> ExitCode {
         match Internal::parse() {
             Internal::Man(args) => man::main(&args),
             Internal::Guard(args) => guard::main(&args),
+            Internal::LabBatch(args) => lab::batch::main(&args),
             Internal::FleetAgent(args) => fleet::agent::main(&args),
             Internal::BranchWorkload(args) => return stat::workload(&args),
             Internal::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),

@@ -2,6 +2,7 @@
 //!
 //! Figures may be asserted here: in virtual time they come from the inputs, not from this machine.
 
+mod batches;
 mod beside;
 mod ci;
 mod command_line;

@@ -1,10 +1,13 @@
 //! `rtscope lab matrix`: kernels x preemption models x loads x seeds, each cell in a guest of its own.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use rtscope_lab::{kernel_under_test::KernelUnderTest, record_folders::names};
+use rtscope_lab::{
+    kernel_ref::KernelRef, kernel_under_test::KernelUnderTest, record_folders::names,
+};
+use rtscope_model::time::Nanos;
 
-use super::{collect, explain, order, output};
+use super::{collect, explain, order, ordered, output};
 use crate::{cli::shape, plans};
 
 /// Run every phase of a plan in every kernel, each in its own guest
@@ -21,6 +24,7 @@ use crate::{cli::shape, plans};
 ///   rtscope lab matrix --kernel debian-rt --scale 0.2 --interval 1ms
 ///   rtscope lab matrix -k debian-stock --preempt none,voluntary,full --seeds 5
 ///   rtscope lab matrix -k old=path=vmlinuz-6.1 -k new=path=vmlinuz-6.12
+///   rtscope lab matrix -k debian-stock -k debian-rt --seeds 200 --engine slurm -o results
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -33,6 +37,19 @@ pub(in crate::cli) struct Args {
     /// as they are
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',', value_parser = MODELS)]
     preempt: Vec<String>,
+    /// Run the cells in batches that may be killed and go on: as processes of this machine (local), or as job arrays
+    /// of Slurm (slurm). --jobs limits how many run at a time
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<EngineKind>,
+    /// Time that a batch of --engine takes, about
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5min",
+        requires = "engine",
+        hide_default_value = false
+    )]
+    batch: Nanos,
     #[command(flatten)]
     judging: order::Judging,
     #[command(flatten)]
@@ -43,6 +60,13 @@ pub(in crate::cli) struct Args {
     shape: shape::Shape,
 }
 
+/// What runs the batches of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum EngineKind {
+    Local,
+    Slurm,
+}
+
 /// The preemption models of PREEMPT_DYNAMIC.
 const MODELS: [&str; 4] = ["none", "voluntary", "full", "lazy"];
 
@@ -50,19 +74,23 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_MATRIX)?;
     let mut lab = args.why.open_lab(&args.options)?;
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
+    if let Some(engine) = args.engine {
+        let (kernels, ignored) = asked_kernels(args, &lab)?;
+        let matrix = ordered::Matrix {
+            plan: &plan,
+            kernels,
+            seeds: args.judging.seeds.unwrap_or(1),
+            program: args.options.program(),
+            engine,
+            batch: Duration::from_nanos(args.batch.0),
+        };
+        let mut all = ordered::collected(&mut lab, &out, &matrix)?;
+        all.page.warnings.extend(ignored);
+        args.why.add_to(&mut all, &out, &lab);
+        return collect::publish(&all, &out, args.judging.json);
+    }
     let named = lab.kernels(&args.kernel)?;
-    let has_models = |kernel: &&KernelUnderTest| kernel.has_option("PREEMPT_DYNAMIC");
-    let ignores = named.iter().filter(|one| !args.preempt.is_empty() && !has_models(one));
-    let ignored: Vec<String> = ignores.map(preempt_ignored).collect();
-    ignored.iter().for_each(|text| note!("{text}"));
-    let in_model = |kernel: &KernelUnderTest| -> Vec<KernelUnderTest> {
-        if args.preempt.is_empty() || !has_models(&kernel) {
-            return vec![kernel.clone()];
-        }
-        let word = |model: &String| kernel.with_word(&format!("preempt={model}"));
-        args.preempt.iter().map(word).collect()
-    };
-    let kernels: Vec<KernelUnderTest> = named.iter().flat_map(in_model).collect();
+    let (kernels, ignored) = in_models(args, &named);
     let phases = plan.one_by_one();
     let loads = names(phases.iter().map(|phase| phase.name.as_str()))?;
     let names = names(kernels.iter().map(|kernel| kernel.label.as_str()))?;
@@ -82,6 +110,32 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     collect::publish(&all, &out, args.judging.json)
 }
 
+/// The kernels of an order as they would be typed. What --preempt does shows only in a kernel that is there.
+fn asked_kernels(args: &Args, lab: &order::Lab) -> anyhow::Result<(Vec<KernelRef>, Vec<String>)> {
+    if args.preempt.is_empty() {
+        let parsed = args.kernel.iter().map(|typed| KernelRef::parse(typed));
+        return Ok((parsed.collect::<Result<_, _>>()?, Vec::new()));
+    }
+    let (kernels, ignored) = in_models(args, &lab.kernels(&args.kernel)?);
+    Ok((kernels.into_iter().map(|kernel| kernel.reference).collect(), ignored))
+}
+
+/// The kernels in each of the preemption models that were asked for, and what is said of those that have only one.
+fn in_models(args: &Args, named: &[KernelUnderTest]) -> (Vec<KernelUnderTest>, Vec<String>) {
+    let has_models = |kernel: &KernelUnderTest| kernel.has_option("PREEMPT_DYNAMIC");
+    let ignores = named.iter().filter(|one| !args.preempt.is_empty() && !has_models(one));
+    let ignored: Vec<String> = ignores.map(preempt_ignored).collect();
+    ignored.iter().for_each(|text| note!("{text}"));
+    let in_model = |kernel: &KernelUnderTest| -> Vec<KernelUnderTest> {
+        if args.preempt.is_empty() || !has_models(kernel) {
+            return vec![kernel.clone()];
+        }
+        let word = |model: &String| kernel.with_word(&format!("preempt={model}"));
+        args.preempt.iter().map(word).collect()
+    };
+    (named.iter().flat_map(in_model).collect(), ignored)
+}
+
 /// Why a kernel runs once, in its own preemption model.
 fn preempt_ignored(kernel: &KernelUnderTest) -> String {
     let why = match kernel.lacks("PREEMPT_DYNAMIC") {
@@ -93,8 +147,6 @@ fn preempt_ignored(kernel: &KernelUnderTest) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_lab::kernel_ref::KernelRef;
-
     use super::*;
 
     #[test]

@@ -1,5 +1,6 @@
 //! `rtscope lab`: the same plan in many kernels.
 
+pub(super) mod batch;
 mod bisect;
 mod cache;
 mod collect;
@@ -9,6 +10,7 @@ mod drift;
 mod explain;
 mod matrix;
 mod order;
+mod ordered;
 mod output;
 mod replay;
 mod run;

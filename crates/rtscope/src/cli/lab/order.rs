@@ -117,6 +117,11 @@ impl Options {
         self.smp
     }
 
+    /// Another program for the guests than this one.
+    pub(super) fn program(&self) -> Option<&Path> {
+        self.program.as_deref()
+    }
+
     fn timing(&self) -> Timing {
         if self.kvm {
             Timing::Kvm

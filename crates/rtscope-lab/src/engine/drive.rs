@@ -1,0 +1,508 @@
+//! Keeps an engine at work until every cell of an order is there, or nothing helps any more.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Engine, EngineTask, LiveTask, Submission,
+    journal::{CellStep, Spent, TaskJournal},
+    order::{CellState, MatrixOrder, Survey},
+};
+use crate::{costs::minutes, error::LabError, kernel_ref::KernelRef, lab::Host};
+
+/// How often a task is submitted that gets no further.
+const TRIES: u32 = 3;
+
+/// How often is looked at the engine, at first and later.
+const LOOKS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
+
+/// How often is told how far it is: after so long at least when it has changed, and after so long in any case.
+const TELLS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+
+/// For how long an engine may fail to answer.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// How a drive ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriveEnd {
+    /// Nothing is left to do, or nothing helps.
+    Done,
+    /// The user went away; what goes on without this process.
+    Left(Option<String>),
+}
+
+/// A drive of an order.
+#[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
+pub struct OrderDrive<'a> {
+    pub order: &'a MatrixOrder,
+    pub out: &'a Path,
+    pub engine: &'a mut dyn Engine,
+    pub host: &'a Host<'a>,
+    /// For each kernel the one whose task prepares it, where it isn't there yet.
+    pub prepared_by: Vec<Option<usize>>,
+    /// CPUs of a guest, in which its cost is counted.
+    pub cpus: u32,
+}
+
+/// What was tried of a task.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tried {
+    times: u32,
+    /// Its missing cells at the last time.
+    missing: usize,
+}
+
+/// How far an order is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderProgress {
+    pub cells: usize,
+    pub whole: usize,
+    pub failed: usize,
+    pub running: usize,
+    pub waiting: usize,
+    /// Why the first of them waits, in the engine's words.
+    pub reason: String,
+    pub spent: Spent,
+    /// CPUs of a guest.
+    pub cpus: u32,
+}
+
+impl fmt::Display for OrderProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OrderProgress { cells, whole, failed, running, waiting, ref reason, spent, cpus } =
+            *self;
+        write!(f, "[{}/{cells}] ", whole + failed)?;
+        if failed > 0 {
+            write!(f, "{failed} without a record, ")?;
+        }
+        let tasks = if running == 1 { "task" } else { "tasks" };
+        write!(f, "{running} {tasks} running, {waiting} waiting")?;
+        if !matches!(reason.as_str(), "" | "None") {
+            write!(f, " ({reason})")?;
+        }
+        let more = spent.of_more(cells - whole - failed);
+        if let Some(more) = more.filter(|more| !more.is_zero()) {
+            let left = more / u32::try_from(running.max(1)).unwrap_or(1);
+            write!(f, ", about {} left", minutes(left))?;
+            write!(
+                f,
+                "; used {}, about {} to come",
+                core_hours(spent.time * cpus),
+                core_hours(more * cpus)
+            )
+        } else {
+            write!(f, "; used {}", core_hours(spent.time * cpus))
+        }
+    }
+}
+
+/// A time of one core.
+#[must_use]
+pub fn core_hours(time: Duration) -> String {
+    let hours = time.as_secs_f64() / 3600.0;
+    let digits = if hours < 1.0 { 3 } else { 1 };
+    format!("{hours:.digits$} core hours")
+}
+
+impl OrderDrive<'_> {
+    /// Submits what is missing, waits, and submits again what a lost task left.
+    ///
+    /// # Errors
+    ///
+    /// The engine refuses everything, or doesn't answer for long.
+    pub fn run(&mut self) -> Result<DriveEnd, LabError> {
+        let mut tried: BTreeMap<EngineTask, Tried> = BTreeMap::new();
+        let (began, mut answered) = (Instant::now(), Instant::now());
+        let mut teller = Teller::default();
+        loop {
+            if (self.host.stop)() {
+                return Ok(DriveEnd::Left(self.engine.leave()));
+            }
+            // First the engine, then the folder: a task that ended in between has left its cells.
+            match self.engine.live() {
+                Ok(live) => {
+                    answered = Instant::now();
+                    let survey = self.order.survey(self.out);
+                    teller.tell(&self.progress(&survey, &live), self.host);
+                    let due = self.due(&survey, &live, &mut tried);
+                    let is_complete = survey.count(CellState::Missing) == 0;
+                    let runs = live.iter().any(|live| live.is_running);
+                    if due.is_empty() && (live.is_empty() || is_complete && !runs) {
+                        self.engine.finish();
+                        teller.last(&self.progress(&survey, &[]), self.host);
+                        return Ok(DriveEnd::Done);
+                    }
+                    self.submit(due, live.is_empty())?;
+                }
+                Err(e) if answered.elapsed() > PATIENCE => return Err(e),
+                Err(e) => teller.no_answer(&e, self.host),
+            }
+            let pause = (began.elapsed() / 30).clamp(LOOKS[0], LOOKS[1]);
+            let until = Instant::now() + pause;
+            while Instant::now() < until && !(self.host.stop)() {
+                thread::sleep(LOOKS[0]);
+            }
+        }
+    }
+
+    fn progress(&self, survey: &Survey, live: &[LiveTask]) -> OrderProgress {
+        let running = live.iter().filter(|live| live.is_running).count();
+        let waits = live.iter().find(|live| !live.is_running);
+        OrderProgress {
+            cells: survey.cells.len(),
+            whole: survey.count(CellState::Whole),
+            failed: survey.count(CellState::Failed),
+            running,
+            waiting: live.len() - running,
+            reason: waits.map_or(String::new(), |waits| waits.reason.clone()),
+            spent: Spent::of(&TaskJournal::read_all(self.out)),
+            cpus: self.cpus,
+        }
+    }
+
+    /// What is to be submitted: for each list the task that it waits for, and its tasks.
+    fn due(
+        &self,
+        survey: &Survey,
+        live: &[LiveTask],
+        tried: &mut BTreeMap<EngineTask, Tried>,
+    ) -> Vec<(Option<EngineTask>, Vec<EngineTask>)> {
+        let busy: BTreeSet<EngineTask> = live.iter().map(|live| live.task).collect();
+        let mut lists: BTreeMap<Option<EngineTask>, Vec<EngineTask>> = BTreeMap::new();
+        for (number, batch) in self.order.batches.iter().enumerate() {
+            let is_missing = |cell: &&usize| survey.cells[**cell] == CellState::Missing;
+            let (task, missing) =
+                (EngineTask::Batch(number), batch.iter().filter(is_missing).count());
+            if missing == 0 || busy.contains(&task) {
+                continue;
+            }
+            let first = self.task_before(number);
+            if first.is_some_and(|first| {
+                busy.contains(&first) || tried.get(&first).is_some_and(|it| it.times >= TRIES)
+            }) {
+                continue;
+            }
+            let known = tried.entry(task).or_default();
+            // One that gets further is no failure, however often a time limit ends it.
+            *known = if missing < known.missing { Tried::default() } else { *known };
+            if known.times < TRIES {
+                *known = Tried { times: known.times + 1, missing };
+                lists.entry(first).or_default().push(task);
+            }
+        }
+        for first in lists.keys().flatten() {
+            tried.entry(*first).or_default().times += 1;
+        }
+        lists.into_iter().collect()
+    }
+
+    /// The task that prepares the kernel of a batch, where it isn't there.
+    fn task_before(&self, batch: usize) -> Option<EngineTask> {
+        let by = self.prepared_by[self.order.kernel_of(batch)]?;
+        let kernel = KernelRef::parse(&self.order.kernels[by]).ok()?;
+        (!MatrixOrder::is_pinned(self.out, &kernel)).then_some(EngineTask::Kernel(by))
+    }
+
+    /// Submits lists of tasks in pieces that the engine takes. What it refuses comes again later, while others are at
+    /// work.
+    fn submit(
+        &mut self,
+        lists: Vec<(Option<EngineTask>, Vec<EngineTask>)>,
+        is_idle: bool,
+    ) -> Result<(), LabError> {
+        let mut is_first = is_idle;
+        for (before, tasks) in lists {
+            let refused = self.submit_list(before, &tasks, &mut is_first);
+            match refused {
+                Err(e) if is_first => return Err(e),
+                Err(e) => (self.host.note)(&format!("{e}; it is tried again later")),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn submit_list(
+        &mut self,
+        before: Option<EngineTask>,
+        tasks: &[EngineTask],
+        is_first: &mut bool,
+    ) -> Result<(), LabError> {
+        let after = match before {
+            None => None,
+            Some(task) => {
+                let kernel = Submission::write(self.out, vec![task])?;
+                self.engine.submit(&kernel, None)?;
+                *is_first = false;
+                Some(kernel.number)
+            }
+        };
+        let max = self.engine.tasks_max()?.max(1);
+        for piece in tasks.chunks(max) {
+            let submission = Submission::write(self.out, piece.to_vec())?;
+            self.engine.submit(&submission, after)?;
+            *is_first = false;
+        }
+        Ok(())
+    }
+}
+
+/// Tells how far an order is, no more often than it helps.
+#[derive(Default)]
+struct Teller {
+    told: Option<(Instant, OrderProgress)>,
+    silent: bool,
+}
+
+impl Teller {
+    fn tell(&mut self, progress: &OrderProgress, host: &Host<'_>) {
+        self.silent = false;
+        let is_due = self.told.as_ref().is_none_or(|(at, told)| {
+            let [changed, any] = TELLS;
+            at.elapsed() >= if told == progress { any } else { changed }
+        });
+        if is_due {
+            (host.note)(&progress.to_string());
+            self.told = Some((Instant::now(), progress.clone()));
+        }
+    }
+
+    /// Tells how far it came in the end, unless that was told already.
+    fn last(&mut self, progress: &OrderProgress, host: &Host<'_>) {
+        if self.told.as_ref().is_none_or(|(_, told)| told != progress) {
+            (host.note)(&progress.to_string());
+        }
+    }
+
+    fn no_answer(&mut self, error: &LabError, host: &Host<'_>) {
+        if !self.silent {
+            (host.note)(&format!("{error}; rtscope asks again"));
+        }
+        self.silent = true;
+    }
+}
+
+/// Why a cell isn't there.
+#[must_use]
+pub fn why_missing(out: &Path, order: &MatrixOrder) -> BTreeMap<String, String> {
+    let mut why = BTreeMap::new();
+    for line in TaskJournal::read_all(out) {
+        let said = match (line.step, line.why) {
+            (_, Some(why)) => why,
+            (CellStep::Began, None) => "the process that ran its guest was killed".to_owned(),
+            (CellStep::Ended, None) => "the process that ran its guest was told to end".to_owned(),
+            _ => continue,
+        };
+        why.insert(line.cell, said);
+    }
+    let of_kernels: BTreeMap<usize, String> = order
+        .kernels
+        .iter()
+        .enumerate()
+        .filter_map(|(at, typed)| Some((at, KernelRef::parse(typed).ok()?.name().to_owned())))
+        .filter_map(|(at, name)| Some((at, why.get(&kernel_line(&name))?.clone())))
+        .collect();
+    for cell in &order.cells {
+        let other = || of_kernels.get(&cell.kernel).cloned();
+        if !why.contains_key(&cell.name)
+            && let Some(text) = other()
+        {
+            why.insert(cell.name.clone(), text);
+        }
+    }
+    why
+}
+
+/// What a kernel is called in the journal.
+#[must_use]
+pub fn kernel_line(name: &str) -> String {
+    format!("kernel {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, fs, time::Duration};
+
+    use rtscope_model::plan;
+
+    use super::*;
+    use crate::{engine::order::MatrixRequest, options::GuestOptions};
+
+    /// An engine on paper: each task makes the folders of its cells, or is lost.
+    struct Paper<'a> {
+        order: &'a MatrixOrder,
+        out: &'a Path,
+        /// Lists that it got: the one that they wait for, and their tasks.
+        got: Vec<(Option<usize>, Submission)>,
+        waiting: Vec<EngineTask>,
+        /// Which tasks are lost, by how many began before.
+        is_lost: &'a dyn Fn(usize) -> bool,
+        began: usize,
+        made: RefCell<BTreeMap<String, u32>>,
+        max: usize,
+    }
+
+    impl Paper<'_> {
+        fn perform(&mut self, task: EngineTask) {
+            self.began += 1;
+            let lost = (self.is_lost)(self.began);
+            let EngineTask::Batch(batch) = task else {
+                let kernel = KernelRef::parse(&self.order.kernels[0]).expect("a kernel");
+                if !lost {
+                    MatrixOrder::pin(self.out, &kernel, "hash").expect("written");
+                }
+                return;
+            };
+            let cells = &self.order.batches[batch];
+            // A lost task has done a half.
+            let done = if lost { cells.len() / 2 } else { cells.len() };
+            for cell in &cells[..done] {
+                let name = &self.order.cells[*cell].name;
+                if fs::create_dir(self.out.join(name)).is_ok() {
+                    *self.made.borrow_mut().entry(name.clone()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    impl Engine for Paper<'_> {
+        fn tasks_max(&mut self) -> Result<usize, LabError> {
+            Ok(self.max)
+        }
+
+        fn submit(&mut self, tasks: &Submission, after: Option<usize>) -> Result<(), LabError> {
+            assert!(tasks.tasks.len() <= self.max, "more than it takes");
+            self.waiting.extend(&tasks.tasks);
+            self.got.push((after, tasks.clone()));
+            Ok(())
+        }
+
+        fn live(&mut self) -> Result<Vec<LiveTask>, LabError> {
+            let tasks = std::mem::take(&mut self.waiting);
+            tasks.into_iter().for_each(|task| self.perform(task));
+            Ok(Vec::new())
+        }
+
+        fn finish(&mut self) {}
+
+        fn leave(&mut self) -> Option<String> {
+            None
+        }
+    }
+
+    fn order(kernels: &[&str], seeds: u64) -> MatrixOrder {
+        let text = |phase: &str| {
+            format!("name = '{phase}'\n[[phase]]\nname = '{phase}'\nduration = '1s'\n")
+        };
+        let plan = |phase: &&str| plan::parse("x", &text(phase)).expect("a plan");
+        let request = MatrixRequest {
+            kernels: kernels.iter().map(|typed| KernelRef::parse(typed).expect("sound")).collect(),
+            plans: ["rest", "cpu", "message", "disk", "memory"].iter().map(plan).collect(),
+            seeds,
+            options: GuestOptions::default(),
+            cache: "cache".into(),
+            program_sha256: "0".to_owned(),
+            has_guest_program: false,
+        };
+        let mut order = MatrixOrder::new(&request).expect("an order");
+        order.split(Duration::from_secs(300), |_, _| Duration::from_secs(6));
+        order
+    }
+
+    fn paper<'a>(
+        order: &'a MatrixOrder,
+        out: &'a Path,
+        is_lost: &'a dyn Fn(usize) -> bool,
+    ) -> Paper<'a> {
+        Paper {
+            order,
+            out,
+            got: Vec::new(),
+            waiting: Vec::new(),
+            is_lost,
+            began: 0,
+            made: RefCell::default(),
+            max: 64,
+        }
+    }
+
+    fn drive(paper: &mut Paper<'_>, prepared_by: Vec<Option<usize>>) {
+        let (order, out) = (paper.order, paper.out);
+        let host = Host { guard: &[], stop: &|| false, note: &|_| {}, news: &|_| {} };
+        let mut drive = OrderDrive { order, out, engine: paper, host: &host, prepared_by, cpus: 1 };
+        assert_eq!(drive.run().expect("driven"), DriveEnd::Done);
+    }
+
+    #[test]
+    fn ten_thousand_cells_come_each_once_although_every_seventh_task_is_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let order = order(&["one", "one:a", "one:b", "two"], 500);
+        assert_eq!(order.cells.len(), 10_000);
+        let sizes: Vec<usize> = order.batches.iter().map(Vec::len).collect();
+        assert_eq!((sizes.iter().sum::<usize>(), sizes.iter().max()), (10_000, Some(&50)));
+        let order = order.keep(folder.path()).expect("kept");
+        let is_lost = |began: usize| began.is_multiple_of(7);
+        let mut paper = paper(&order, folder.path(), &is_lost);
+        drive(&mut paper, vec![None; 4]);
+        let made = paper.made.borrow();
+        assert_eq!((made.len(), made.values().max()), (10_000, Some(&1)));
+        // 200 batches, 28 of them again, 4 of these a third time, and one of these a fourth time.
+        let tasks: usize = paper.got.iter().map(|(_, list)| list.tasks.len()).sum();
+        assert_eq!((paper.got.len(), tasks), (4 + 1 + 1 + 1, 200 + 28 + 4 + 1));
+    }
+
+    #[test]
+    fn a_kernel_is_prepared_once_before_its_cells_and_what_never_works_is_given_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let order = order(&["debian-rt", "debian-rt:quiet", "other"], 1).keep(folder.path());
+        let order = order.expect("kept");
+        let none = |_: usize| false;
+        let mut once = paper(&order, folder.path(), &none);
+        drive(&mut once, vec![Some(0), Some(0), None]);
+        let got: Vec<(Option<usize>, &[EngineTask])> =
+            once.got.iter().map(|(after, list)| (*after, list.tasks.as_slice())).collect();
+        let [other, kernel, cells] = got.as_slice() else { panic!("{got:?}") };
+        assert_eq!((other.0, other.1), (None, [EngineTask::Batch(2)].as_slice()));
+        assert_eq!((kernel.0, kernel.1), (None, [EngineTask::Kernel(0)].as_slice()));
+        assert_eq!(cells.1, [EngineTask::Batch(0), EngineTask::Batch(1)]);
+        assert_eq!(cells.0, Some(once.got[1].1.number), "it waits for the kernel");
+        assert_eq!(order.survey(folder.path()).count(CellState::Whole), 15);
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let order = order.keep(folder.path()).expect("kept");
+        // Each task makes the same two cells and is lost: only the first one gets further.
+        let all = |_: usize| true;
+        let mut never = paper(&order, folder.path(), &all);
+        drive(&mut never, vec![None; 3]);
+        assert!(order.survey(folder.path()).count(CellState::Missing) > 0);
+        assert_eq!(never.got.len(), 1 + TRIES as usize);
+    }
+
+    #[test]
+    fn how_far_an_order_is_fits_into_a_line() {
+        let mut progress = OrderProgress {
+            cells: 1000,
+            whole: 400,
+            failed: 2,
+            running: 10,
+            waiting: 3,
+            reason: "Resources".to_owned(),
+            spent: Spent { guests: 400, time: Duration::from_secs(1200) },
+            cpus: 2,
+        };
+        assert_eq!(
+            progress.to_string(),
+            "[402/1000] 2 without a record, 10 tasks running, 3 waiting (Resources), about 3 min left; used \
+             0.667 core hours, about 0.997 core hours to come"
+        );
+        (progress.whole, progress.waiting, progress.reason) = (998, 0, "None".to_owned());
+        assert!(
+            progress.to_string().ends_with("10 tasks running, 0 waiting; used 0.667 core hours")
+        );
+    }
+}

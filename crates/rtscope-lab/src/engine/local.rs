@@ -1,0 +1,177 @@
+//! The processes of this machine: a queue of tasks, so many at a time. They end with this process.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::{self, File},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Engine, EngineTask, LiveTask, ORDER, Submission, words_of_task};
+use crate::{engine::order::MatrixOrder, error::LabError};
+
+/// How long a task may take to end its guest in order.
+const ENDS_IN: Duration = Duration::from_secs(15);
+
+/// A task that waits.
+#[derive(Debug)]
+struct QueuedTask {
+    submission: usize,
+    index: usize,
+    task: EngineTask,
+    after: Option<usize>,
+}
+
+/// What has ended of a submission.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ended {
+    left: usize,
+    failed: bool,
+}
+
+/// The processes of this machine.
+#[derive(Debug)]
+pub struct LocalEngine {
+    out: PathBuf,
+    folder: PathBuf,
+    /// Words before a task's: they end it when this process ends.
+    guard: Vec<String>,
+    jobs: usize,
+    queue: VecDeque<QueuedTask>,
+    running: Vec<(QueuedTask, Child)>,
+    submissions: BTreeMap<usize, Ended>,
+}
+
+impl LocalEngine {
+    #[must_use]
+    pub fn new(out: PathBuf, order: &MatrixOrder, jobs: usize, guard: Vec<String>) -> LocalEngine {
+        LocalEngine {
+            out,
+            folder: order.folder.clone(),
+            guard,
+            jobs: jobs.max(1),
+            queue: VecDeque::new(),
+            running: Vec::new(),
+            submissions: BTreeMap::new(),
+        }
+    }
+
+    fn start(&self, task: &QueuedTask) -> Result<Child, LabError> {
+        let folder = self.out.join(ORDER).join("local");
+        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+        let path = folder.join(format!("{}_{}.txt", task.submission, task.index));
+        let said = File::create(&path).map_err(LabError::file("write", &path))?;
+        let program = MatrixOrder::program(&self.out);
+        let mut words = self.guard.iter().map(String::as_str);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        let child = command
+            .args(words)
+            .arg(&program)
+            .args(words_of_task(&self.out, task.submission))
+            .args(["--task", &task.index.to_string()])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn();
+        child.map_err(LabError::file("run", &program))
+    }
+
+    fn reap(&mut self) {
+        let mut running = Vec::new();
+        for (task, mut child) in self.running.drain(..) {
+            match child.try_wait() {
+                Ok(None) => running.push((task, child)),
+                ended => {
+                    let failed = !ended.ok().flatten().is_some_and(|status| status.success());
+                    note_end(&mut self.submissions, &task, failed);
+                }
+            }
+        }
+        self.running = running;
+    }
+
+    /// Starts what may begin, and drops what waits for something that failed.
+    fn fill(&mut self) -> Result<(), LabError> {
+        let mut later = VecDeque::new();
+        while let Some(task) = self.queue.pop_front() {
+            let before = task.after.and_then(|after| self.submissions.get(&after).copied());
+            match before {
+                Some(Ended { failed: true, .. }) => {
+                    note_end(&mut self.submissions, &task, true);
+                }
+                Some(Ended { left, .. }) if left > 0 => later.push_back(task),
+                _ if self.running.len() >= self.jobs => later.push_back(task),
+                _ => {
+                    let child = self.start(&task)?;
+                    self.running.push((task, child));
+                }
+            }
+        }
+        self.queue = later;
+        Ok(())
+    }
+}
+
+fn note_end(submissions: &mut BTreeMap<usize, Ended>, task: &QueuedTask, failed: bool) {
+    if let Some(of) = submissions.get_mut(&task.submission) {
+        *of = Ended { left: of.left.saturating_sub(1), failed: of.failed || failed };
+    }
+}
+
+impl Engine for LocalEngine {
+    fn tasks_max(&mut self) -> Result<usize, LabError> {
+        Ok(usize::MAX)
+    }
+
+    fn submit(&mut self, tasks: &Submission, after: Option<usize>) -> Result<(), LabError> {
+        let submission = tasks.number;
+        let ended = Ended { left: tasks.tasks.len(), failed: false };
+        self.submissions.insert(submission, ended);
+        let queued = tasks.tasks.iter().enumerate();
+        self.queue.extend(queued.map(|(index, task)| QueuedTask {
+            submission,
+            index,
+            task: *task,
+            after,
+        }));
+        self.fill()
+    }
+
+    fn live(&mut self) -> Result<Vec<LiveTask>, LabError> {
+        self.reap();
+        self.fill()?;
+        let live = |task: &QueuedTask, is_running| LiveTask {
+            task: task.task,
+            is_running,
+            reason: String::new(),
+        };
+        let running = self.running.iter().map(|(task, _)| live(task, true));
+        Ok(running.chain(self.queue.iter().map(|task| live(task, false))).collect())
+    }
+
+    fn finish(&mut self) {
+        self.queue.clear();
+    }
+
+    fn leave(&mut self) -> Option<String> {
+        self.queue.clear();
+        for (_, child) in &self.running {
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        }
+        let until = Instant::now() + ENDS_IN;
+        while !self.running.is_empty() && Instant::now() < until {
+            self.reap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        for (_, mut child) in self.running.drain(..) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        None
+    }
+}

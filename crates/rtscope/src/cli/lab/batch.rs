@@ -1,0 +1,118 @@
+//! `rtscope lab-batch`: one task of an order, as an engine of `lab matrix` starts it.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use anyhow::{Context, bail};
+use rtscope_lab::{
+    cache::Cache,
+    engine::{
+        EngineTask, Submission,
+        batch::BatchRun,
+        drive::kernel_line,
+        journal::{CellStep, TaskJournal, TaskLine},
+        order::MatrixOrder,
+    },
+    kernel_ref::KernelRef,
+    kernel_under_test::is_to_build,
+    options::GuestOptions,
+};
+
+use super::order::Lab;
+use crate::exit;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Folder of the order
+    out: PathBuf,
+    /// Number of the list of tasks
+    #[arg(long)]
+    submission: usize,
+    /// Place of the task in the list
+    #[arg(long)]
+    task: usize,
+}
+
+pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    let out = fs::canonicalize(&args.out)
+        .with_context(|| format!("can't find {}", args.out.display()))?;
+    let order = MatrixOrder::read(&out)?;
+    env::set_current_dir(&order.folder)
+        .with_context(|| format!("can't go to {}", order.folder.display()))?;
+    let list = Submission::read(&out, args.submission)?;
+    let Some(task) = list.tasks.get(args.task).copied() else {
+        bail!("list {} has no task {}", args.submission, args.task);
+    };
+    let journal = TaskJournal::open(&out, &format!("{}-{}", args.submission, args.task))?;
+    let done = match task {
+        EngineTask::Kernel(kernel) => prepare(&out, &order, kernel, journal)?,
+        EngineTask::Batch(batch) => run(&out, &order, batch, journal)?,
+    };
+    Ok(ExitCode::from(if done { exit::PASS } else { exit::ERROR }))
+}
+
+/// The lab of an order: one guest at a time, because a task has the CPUs of one.
+fn lab(out: &Path, order: &MatrixOrder) -> anyhow::Result<Lab> {
+    let options = GuestOptions { jobs: Some(1), ..order.options.clone() };
+    let program = order.has_guest_program.then(|| MatrixOrder::guest_program(out));
+    Lab::open_with(options, program.as_deref(), Cache::at(&order.cache), false)
+}
+
+fn run(
+    out: &Path,
+    order: &MatrixOrder,
+    batch: usize,
+    mut journal: TaskJournal,
+) -> anyhow::Result<bool> {
+    let Some(first) = order.batches.get(batch).and_then(|cells| cells.first()) else {
+        bail!("the order has no batch {batch}");
+    };
+    let mut opened = match lab(out, order) {
+        Ok(opened) => opened,
+        Err(e) => {
+            let line = TaskLine::of(&order.cells[*first].name, CellStep::NotRun);
+            journal.add(&TaskLine { why: Some(format!("{e:#}")), ..line })?;
+            return Err(e);
+        }
+    };
+    let Lab { lab, console } = &mut opened;
+    let ran = console.with(|host| BatchRun { order, out, lab, host, journal }.run(batch));
+    Ok(ran?)
+}
+
+/// Fetches or builds a kernel, and takes note of its hash.
+fn prepare(
+    out: &Path,
+    order: &MatrixOrder,
+    kernel: usize,
+    mut journal: TaskJournal,
+) -> anyhow::Result<bool> {
+    let asked = KernelRef::parse(&order.kernels[kernel])?;
+    let line = TaskLine::of(&kernel_line(asked.name()), CellStep::Ran);
+    let prepared = prepared(out, order, &asked);
+    let step = if prepared.is_ok() { CellStep::Ran } else { CellStep::NotRun };
+    let why = prepared.as_ref().err().map(|e| format!("{e:#}"));
+    journal.add(&TaskLine { step, why, ..line })?;
+    prepared.map(|()| true)
+}
+
+fn prepared(out: &Path, order: &MatrixOrder, asked: &KernelRef) -> anyhow::Result<()> {
+    let lab = lab(out, order)?;
+    if is_to_build(asked.name(), lab.lab.cache()) {
+        let status = Command::new(env::current_exe()?)
+            .args(["kernel", "build", asked.name(), "--cache"])
+            .arg(&order.cache)
+            .status()?;
+        if !status.success() {
+            bail!("`rtscope kernel build {}` failed ({status})", asked.name());
+        }
+    }
+    let found = lab.kernels(&[asked.to_string()])?;
+    for kernel in found {
+        MatrixOrder::pin(out, asked, &kernel.sha256)?;
+    }
+    Ok(())
+}

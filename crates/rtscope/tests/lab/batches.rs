@@ -1,0 +1,296 @@
+//! A matrix in batches: by processes of this machine, and by a Slurm of this machine alone. Whatever is killed, each
+//! cell comes once.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rtscope_testing::skip::{program, root_or_skip, skip};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{document, ready_or_skip, rtscope, text};
+
+/// One phase of 0.2 s of virtual time.
+const REST: &str =
+    "name = 'rest'\n[sampler]\ninterval = '500us'\n[[phase]]\nname = 'rest'\ncycles = 400\n";
+
+/// Each cell in a batch of its own. `--fresh` keeps records of earlier tests out.
+const MATRIX: &str =
+    "lab matrix rest.toml -k debian-rt --seeds 4 --fresh --batch 1s -o out --engine";
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "waited for {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// The processes that work on cells, by their cells.
+fn owners(out: &Path) -> BTreeMap<String, u64> {
+    let claims = out.join("order/claims");
+    let owner = |name: String| {
+        let text = fs::read_to_string(claims.join(&name)).ok()?;
+        let owner: Value = serde_json::from_str(&text).ok()?;
+        Some((name, owner["pid"].as_u64()?))
+    };
+    names_in(&claims).into_iter().filter_map(owner).collect()
+}
+
+/// Guests at work.
+fn guests(out: &Path) -> usize {
+    names_in(&out.join("order/parts")).len()
+}
+
+fn kill(pid: u64) {
+    let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+}
+
+/// How often each step of each cell was done.
+fn steps(out: &Path) -> BTreeMap<(String, String), usize> {
+    let folder = out.join("order/tasks");
+    let mut steps = BTreeMap::new();
+    for name in names_in(&folder) {
+        let text = fs::read_to_string(folder.join(name)).expect("a journal");
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(line).expect("a line");
+            let word = |name: &str| line[name].as_str().expect("a word").to_owned();
+            *steps.entry((word("step"), word("cell"))).or_default() += 1;
+        }
+    }
+    steps
+}
+
+/// That each of the four cells ran to its end once and is in the comparison, and that nothing else is left.
+fn assert_each_came_once(out: &Path, output: &Output) {
+    let said = text(output);
+    assert!(output.status.success(), "{said}");
+    let steps = steps(out);
+    let ran: Vec<_> = steps.iter().filter(|((step, _), _)| step == "ran").collect();
+    assert!(ran.len() == 4 && ran.iter().all(|(_, times)| **times == 1), "{steps:?}\n{said}");
+    assert_eq!(names_in(&out.join("order/parts")), [""; 0]);
+    let claims = names_in(&out.join("order/claims"));
+    assert!(claims.iter().all(|name| name.ends_with(".beat")), "{claims:?}");
+    let document = document(out);
+    let guests = document["kernels"].as_array().expect("guests");
+    assert_eq!(guests.len(), 4);
+    assert!(guests.iter().all(|guest| guest["failed"].is_null()), "{document}");
+}
+
+fn room_with_plan() -> TempDir {
+    let room = tempfile::tempdir().expect("a folder");
+    fs::write(room.path().join("rest.toml"), REST).expect("written");
+    room
+}
+
+fn matrix(room: &Path, engine: &str) -> Command {
+    let words: Vec<&str> = MATRIX.split(' ').chain([engine]).collect();
+    let mut command = rtscope(room, &words);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn batches_on_this_machine_survive_the_end_of_a_task_and_of_rtscope() {
+    if !ready_or_skip("batches_on_this_machine_survive_the_end_of_a_task_and_of_rtscope") {
+        return;
+    }
+    let room = room_with_plan();
+    let out = room.path().join("out");
+    let mut first = matrix(room.path(), "local").spawn().expect("starts");
+    wait_for("a guest", || guests(&out) > 0);
+    owners(&out).into_values().take(1).for_each(kill);
+    wait_for("a record", || names_in(&out).iter().any(|name| name.starts_with("debian-rt")));
+    wait_for("another guest", || guests(&out) > 0);
+    first.kill().expect("killed");
+    first.wait().expect("gone");
+    // Tasks end with the process that started them.
+    let gone = |pid: u64| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    };
+    wait_for("the tasks to end", || owners(&out).into_values().all(gone));
+    let output =
+        matrix(room.path(), "local").stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+    assert_each_came_once(&out, &output.expect("ends"));
+    // The same folder is for the same order only, and for batches only.
+    for (more, said) in
+        [("--seeds 5 --engine local", "seed5 differs"), ("--seeds 4", "add --engine")]
+    {
+        let words = format!("lab matrix rest.toml -k debian-rt -o out {more}");
+        let words: Vec<&str> = words.split(' ').collect();
+        let output = rtscope(room.path(), &words).output().expect("starts");
+        assert!(!output.status.success() && text(&output).contains(said), "{}", text(&output));
+    }
+}
+
+/// A Slurm with a controller and two nodes of one CPU, all on this machine. All of it ends with the value.
+struct Cluster {
+    room: TempDir,
+    munged: Child,
+    controller: Child,
+    nodes: Vec<Child>,
+}
+
+impl Cluster {
+    /// Starts it; none, and a skip, where this machine can't.
+    fn start(test: &str) -> Option<Cluster> {
+        if !ready_or_skip(test) || !root_or_skip(test) {
+            return None;
+        }
+        let daemons = ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"];
+        if !daemons.iter().all(|path| Path::new(path).exists()) || program("sbatch").is_none() {
+            skip(test, "without munge, slurmctld, slurmd and slurm-client");
+            return None;
+        }
+        let room = room_with_plan();
+        let at = room.path();
+        // munge refuses a socket that not everybody reaches, and a key that others can read.
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        mode(at, 0o755).expect("changed");
+        for folder in ["munge", "key", "state"] {
+            fs::create_dir(at.join(folder)).expect("made");
+        }
+        mode(&at.join("munge"), 0o755).expect("changed");
+        mode(&at.join("key"), 0o700).expect("changed");
+        let key: Vec<u8> = (0..64).collect();
+        fs::write(at.join("key/key"), key).expect("written");
+        mode(&at.join("key/key"), 0o600).expect("changed");
+        fs::write(at.join("slurm.conf"), config(at)).expect("written");
+        let munge = |name: &str| at.join("munge").join(name).display().to_string();
+        let munged = Command::new("/usr/sbin/munged")
+            .args(["--foreground", &format!("--key-file={}/key/key", at.display())])
+            .args([format!("--socket={}", munge("socket")), format!("--pid-file={}", munge("pid"))])
+            .args([
+                format!("--log-file={}", munge("log")),
+                format!("--seed-file={}", munge("seed")),
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("munged starts");
+        wait_for("munged", || at.join("munge/socket").exists());
+        let controller = daemon(at, "/usr/sbin/slurmctld", &["-D", "-c"]);
+        let nodes = ["n1", "n2"].map(|node| Cluster::node(at, node)).into_iter().collect();
+        let cluster = Cluster { room, munged, controller, nodes };
+        wait_for("two idle nodes", || {
+            cluster.ask("sinfo", &["--noheader", "--format=%D %T"]).contains("2 idle")
+        });
+        Some(cluster)
+    }
+
+    fn node(at: &Path, name: &str) -> Child {
+        daemon(at, "/usr/sbin/slurmd", &["-D", "-N", name])
+    }
+
+    fn at(&self) -> &Path {
+        self.room.path()
+    }
+
+    fn out(&self) -> PathBuf {
+        self.at().join("out")
+    }
+
+    fn with_config(&self, command: &mut Command) {
+        command.env("SLURM_CONF", self.at().join("slurm.conf"));
+    }
+
+    fn ask(&self, program: &str, words: &[&str]) -> String {
+        let mut command = Command::new(program);
+        self.with_config(command.args(words));
+        command.output().map_or(String::new(), |output| text(&output))
+    }
+
+    fn matrix(&self) -> Command {
+        let mut command = matrix(self.at(), "slurm");
+        self.with_config(&mut command);
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.ask("scancel", &["--me", "--signal=KILL", "--full"]);
+        self.ask("scancel", &["--me"]);
+        let until = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < until && !self.ask("squeue", &["--noheader"]).trim().is_empty() {
+            thread::sleep(Duration::from_millis(200));
+        }
+        for child in self.nodes.iter_mut().chain([&mut self.controller, &mut self.munged]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn daemon(at: &Path, program: &str, words: &[&str]) -> Child {
+    let mut command = Command::new(program);
+    command.args(words).env("SLURM_CONF", at.join("slurm.conf"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap_or_else(|e| panic!("{program}: {e}"))
+}
+
+/// The configuration of the cluster. Its arrays have three tasks at most.
+fn config(at: &Path) -> String {
+    // They are free now, and nobody else asks for one in the meantime.
+    let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let port = |n: usize| held[n].local_addr().expect("bound").port();
+    let (at, host) = (at.display(), fs::read_to_string("/proc/sys/kernel/hostname"));
+    let host = host.expect("a name");
+    let host = host.trim().split('.').next().unwrap_or_default();
+    format!(
+        "ClusterName=rtscope\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nSlurmUser=root\nSlurmdUser=root\n\
+         AuthType=auth/munge\nAuthInfo=socket={at}/munge/socket\nStateSaveLocation={at}/state\n\
+         SlurmdSpoolDir={at}/spool-%n\nSlurmctldPidFile={at}/slurmctld.pid\nSlurmdPidFile={at}/slurmd-%n.pid\n\
+         SlurmctldLogFile={at}/slurmctld.log\nSlurmdLogFile={at}/slurmd-%n.log\nProctrackType=proctrack/linuxproc\n\
+         TaskPlugin=task/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nMpiDefault=none\n\
+         MaxArraySize=3\nReturnToService=2\nSchedulerParameters=batch_sched_delay=0,sched_interval=1\n\
+         NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1\n\
+         NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1\n\
+         PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE\n",
+        port(0),
+        port(1),
+        port(2)
+    )
+}
+
+#[test]
+fn slurm_runs_each_cell_once_although_a_task_a_node_and_rtscope_are_killed() {
+    let test = "slurm_runs_each_cell_once_although_a_task_a_node_and_rtscope_are_killed";
+    let Some(mut cluster) = Cluster::start(test) else { return };
+    let out = cluster.out();
+    let mut first = cluster.matrix().spawn().expect("starts");
+    wait_for("two guests", || guests(&out) == 2);
+    // The daemon of a node: its tasks go on, and it finds them when it is back.
+    cluster.nodes[1].kill().expect("killed");
+    cluster.nodes[1].wait().expect("gone");
+    owners(&out).into_values().take(1).for_each(kill);
+    first.kill().expect("killed");
+    first.wait().expect("gone");
+    cluster.nodes[1] = Cluster::node(cluster.at(), "n2");
+    let mut again = cluster.matrix();
+    let output = again.stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("ends");
+    assert_each_came_once(&out, &output);
+    let began =
+        steps(&out).iter().filter(|((step, _), _)| step == "began").map(|(_, n)| n).sum::<usize>();
+    assert_eq!(began, 5, "the killed one, and each of the four once");
+    // Four tasks are more than an array may have here; the killed one came a second time.
+    let arrays = names_in(&out.join("order/submissions")).len();
+    assert!((3..=4).contains(&arrays), "{arrays} lists of tasks");
+    assert_eq!(cluster.ask("squeue", &["--noheader"]).trim(), "", "nothing is left in the queue");
+}
