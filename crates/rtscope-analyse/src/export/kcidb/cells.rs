@@ -111,13 +111,14 @@ impl Part<'_> {
 /// What is a test of its own even where nothing was measured and nothing required, so that its lack is seen.
 const ALWAYS: &str = "max";
 
-/// All figures of a cell that there are, and those that are required.
+/// All figures of a cell that there are, and those that are required. Like the requirements they count what missed
+/// activations would have seen, so that a status and its number agree.
 fn figures(cell: &CellSummary, outcomes: &[&RequirementOutcome]) -> Vec<Figure> {
     let row = &cell.all;
     let exact = |name: String, number: Option<Number>| Figure { name, number, is_at_least: false };
     let latency = |name: String, ns: Option<u64>| exact(name, ns.map(Number::seconds));
     // Beyond the last wake-up, a quantile is the maximum once more.
-    let count = row.histogram.count();
+    let count = row.corrected.count();
     let ladder = quantile::LADDER.iter().copied();
     let mut parts: Vec<u32> =
         ladder.filter(|&parts| quantile::rank(count, parts) < count).collect();
@@ -129,11 +130,11 @@ fn figures(cell: &CellSummary, outcomes: &[&RequirementOutcome]) -> Vec<Figure> 
     parts.dedup();
     let mut figures = vec![
         latency("min".to_owned(), row.histogram.min_ns()),
-        latency(Statistic::Mean.to_string(), row.histogram.mean_ns().map(|ns| ns.round() as u64)),
+        latency(Statistic::Mean.to_string(), row.corrected.mean_ns().map(|ns| ns.round() as u64)),
     ];
     figures.extend(parts.into_iter().map(|parts| {
         let rank = quantile::rank(count, parts);
-        latency(Statistic::Quantile(parts).to_string(), row.histogram.at_rank_ns(rank))
+        latency(Statistic::Quantile(parts).to_string(), row.corrected.at_rank_ns(rank))
     }));
     let max = latency(Statistic::Max.to_string(), row.max_ns());
     figures.push(Figure { is_at_least: row.max_is_at_least(), ..max });

@@ -175,15 +175,16 @@ impl<'a> Part<'a> {
         let mut misc = Map::new();
         misc.insert("rtscope".to_owned(), json!(version));
         misc.insert("verdict".to_owned(), json!(judgement.verdict));
-        misc.insert("reasons".to_owned(), json!(judgement.reasons));
+        let why = match judgement.verdict {
+            Verdict::Inconclusive => "inconclusive",
+            _ => "reasons",
+        };
+        misc.insert(why.to_owned(), json!(judgement.reasons));
         let codes: Vec<&str> = judgement.findings.iter().map(|f| f.code.as_str()).collect();
         misc.insert("findings".to_owned(), json!(codes));
         misc.insert("accepted".to_owned(), json!(judgement.accepted));
         if record.virtual_time.is_some() {
             misc.insert("virtual_time".to_owned(), json!(true));
-        }
-        if judgement.verdict == Verdict::Inconclusive {
-            misc.insert("inconclusive".to_owned(), json!(judgement.reasons));
         }
         let took_ns = record.events.last().map_or(0, |last| last.at_ns);
         Test {

@@ -98,6 +98,21 @@ fn what_was_cut_is_an_error_and_what_never_began_a_miss() {
     }
 }
 
+/// A stall swallows activations, and a requirement counts the time that they waited.
+#[test]
+fn a_number_is_the_one_that_was_judged() {
+    let mut stall = [10_000_u64; 2_000];
+    stall[700] = 90_500_000;
+    let plan =
+        "name = \"p\"\nrequire = [\"p99 < 1ms\"]\n[[phase]]\nname = \"a\"\nduration = \"2s\"";
+    let document = of(&Run::new(plan, 1).cell(0, &[&stall]).end().record());
+    let tests = document["tests"].as_array().expect("tests");
+    let p99 = tests.iter().find(|test| test["path"] == "rtscope.p.a.p99").expect("a test");
+    let ms = p99["number"]["value"].as_f64().expect("a number") * 1e3;
+    let said = p99["comment"].as_str().expect("a sentence");
+    assert!(ms > 1.0 && said.contains(&format!("is {ms:.1} ms")), "{ms}: {said}");
+}
+
 #[test]
 fn an_open_question_is_no_error() {
     let in_a_guest = run(10_000).machine(|machine| machine.virtualisation = Some("kvm".to_owned()));
