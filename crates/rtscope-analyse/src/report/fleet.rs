@@ -396,3 +396,85 @@ fn cell_view<'a>(all: &'a FleetReport, number: usize, name: String) -> CellView 
     let hidden = found.len().saturating_sub(CURVES_MAX);
     CellView { name, svg, hidden, rows: found.iter().map(row).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::histogram::Layout;
+
+    use super::*;
+
+    fn place(name: &str, (low_ns, p999_ns): (u64, u64), verdict: Verdict) -> PlaceReport {
+        let cell = PlaceCell {
+            name: "rest".to_owned(),
+            recorded: 1,
+            missed: Some(0),
+            p999_ns: Some(p999_ns),
+            p999_low_ns: Some(low_ns),
+            max_ns: None,
+            histogram: Histogram::new(Layout::default()),
+        };
+        let (reasons, record, cells) = (Vec::new(), name.to_owned(), vec![cell]);
+        let outcome = PlaceOutcome::Judged { verdict, reasons, record, is_whole: true, cells };
+        let text = String::new;
+        PlaceReport {
+            place: name.to_owned(),
+            tags: Vec::new(),
+            machine: text(),
+            kernel: text(),
+            model: None,
+            outcome,
+            outlier: Vec::new(),
+        }
+    }
+
+    fn sorted(places: Vec<PlaceReport>) -> FleetReport {
+        let plan = rtscope_model::plan::parse_kept(
+            "p",
+            "name = \"p\"\n[[phase]]\nname = \"rest\"\nduration = \"1s\"\n",
+        );
+        FleetReport::new(&plan.expect("a plan"), "0", places)
+    }
+
+    #[test]
+    fn a_place_stands_out_only_if_its_interval_does() {
+        let near =
+            |n: usize| place(&format!("n{n}"), (9_000, 10_000 + 200 * n as u64), Verdict::Pass);
+        let all = |more: Vec<PlaceReport>| sorted((0..6).map(near).chain(more).collect());
+        let found = all(vec![place("far", (30_000, 40_000), Verdict::Pass)]);
+        assert_eq!(found.places[0].place, "far");
+        assert!(
+            found.places[0].outlier[0].starts_with("rest: its p99.9 is at least 2.8 times"),
+            "{:?}",
+            found.places[0].outlier
+        );
+        assert!(found.headline().ends_with("; 1 stands out"), "{}", found.headline());
+        // Its latencies are as long, but its run is too short to tell.
+        let found = all(vec![place("short", (11_000, 40_000), Verdict::Pass)]);
+        assert!(found.places.iter().all(|place| place.outlier.is_empty()));
+        // Of few, nobody can say which of them is the odd one.
+        let few = sorted(
+            (0..3).map(near).chain([place("far", (30_000, 40_000), Verdict::Pass)]).collect(),
+        );
+        assert!(few.places.iter().all(|place| place.outlier.is_empty()));
+    }
+
+    #[test]
+    fn what_needs_a_look_comes_first() {
+        let mut lost = place("lost", (1, 1), Verdict::Pass);
+        lost.outcome = PlaceOutcome::NoRecord { why: "gone".to_owned() };
+        let all = sorted(vec![
+            place("good", (1, 1), Verdict::Pass),
+            place("open", (1, 1), Verdict::Inconclusive),
+            lost,
+            place("bad", (1, 1), Verdict::Fail),
+        ]);
+        let names: Vec<&str> = all.places.iter().map(|place| place.place.as_str()).collect();
+        assert_eq!(names, ["bad", "lost", "open", "good"]);
+        assert_eq!(
+            all.headline(),
+            "4 places: 1 failed, 1 inconclusive, 1 passed, 1 without a record"
+        );
+        assert_eq!((all.verdict, all.is_whole()), (Some(Verdict::Fail), false));
+        assert!(text(&all).contains("lost  No record\n    gone\n"), "{}", text(&all));
+    }
+}

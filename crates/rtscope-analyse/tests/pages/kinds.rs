@@ -67,6 +67,8 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("explain_lab", report::explain_lab::page(&late::explained_in_the_lab())),
         ("compare_lab", late::compared_in_the_lab()),
         ("trials", crate::trials::tried()),
+        ("fleet", crate::fleet::places()),
+        ("fleet_compare", crate::fleet::compared()),
         ("worst_lab", late::searched_in_the_lab()),
         ("interruptions", report::interruptions::page(&explain::interruptions())),
         ("stat", report::stat::page(&counters(), &published())),

@@ -8,6 +8,7 @@ mod explain;
 #[path = "../../src/plot/fixture.rs"]
 #[expect(dead_code, reason = "the unit tests use more of it")]
 mod fixture;
+mod fleet;
 mod frames;
 mod kinds;
 mod late;

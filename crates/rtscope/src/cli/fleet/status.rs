@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use rtscope_fleet::journal;
 use serde_json::json;
 
-use super::judged;
+use super::judged::{self, Held};
 use crate::{
     exit,
     output::{print, print_folded},
@@ -36,14 +36,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .keys()
         .map(|place| {
             let all = jobs.get(place).map(Vec::as_slice).unwrap_or_default();
-            let (step, at) = match all.last() {
-                None => ("not begun".to_owned(), String::new()),
-                Some(job) if job.is_open() => (judged::step(job).to_owned(), job.at.clone()),
-                Some(job) if job.record.is_some() => ("done".to_owned(), job.at.clone()),
-                Some(job) => {
-                    let why = job.failed.as_deref().unwrap_or("given up");
-                    (format!("no record: {why}"), job.at.clone())
-                }
+            let at = all.last().map(|job| job.at.clone()).unwrap_or_default();
+            let step = match judged::held(all) {
+                Held::Record(..) => "done".to_owned(),
+                Held::Open(step) => step.to_owned(),
+                Held::Nothing(why) => format!("no record: {why}"),
             };
             (place, all.len(), step, at)
         })
