@@ -44,7 +44,7 @@ pub struct BatchRun<'a> {
 }
 
 /// The runs of a kernel by their plans: those of other seeds are the same but for the seed.
-struct Planned {
+struct PlannedKernel {
     kernel: KernelUnderTest,
     runs: Vec<Option<GuestRun>>,
 }
@@ -62,7 +62,7 @@ impl BatchRun<'_> {
         };
         let mut left: Vec<&OrderedCell> =
             cells.iter().map(|cell| &self.order.cells[*cell]).collect();
-        let mut planned: Option<Planned> = None;
+        let mut planned: Option<PlannedKernel> = None;
         let (mut watch, mut all_there) = (Watch::default(), true);
         while !left.is_empty() {
             let mut of_others = Vec::new();
@@ -85,7 +85,7 @@ impl BatchRun<'_> {
                 if !self.is_done(cell) {
                     let planned = match &mut planned {
                         Some(planned) => planned,
-                        none => none.insert(self.find_kernel(cell.kernel)?),
+                        none => none.insert(self.find_kernel(cell)?),
                     };
                     all_there &= self.run_cell(cell, planned, &claim)?;
                 }
@@ -102,19 +102,30 @@ impl BatchRun<'_> {
         state(self.out, cell) != CellState::Missing
     }
 
-    fn find_kernel(&mut self, kernel: usize) -> Result<Planned, LabError> {
+    /// The kernel of a cell. Why it can't be used here goes into the journal, too.
+    fn find_kernel(&mut self, cell: &OrderedCell) -> Result<PlannedKernel, LabError> {
+        let found = self.kernel(cell.kernel);
+        if let Err(e) = &found {
+            let line = TaskLine::of(&cell.name, CellStep::NotRun);
+            self.journal.add(&TaskLine { why: Some(e.to_string()), ..line })?;
+        }
+        let runs = vec![None; self.order.plans.len()];
+        found.map(|kernel| PlannedKernel { kernel, runs })
+    }
+
+    fn kernel(&self, kernel: usize) -> Result<KernelUnderTest, LabError> {
         let asked = KernelRef::parse(&self.order.kernels[kernel])?;
         let found = self.lab.kernels(std::slice::from_ref(&asked), &mut self.host.report())?;
-        let [kernel] = found.as_slice() else { return Err(LabError::NotReached) };
-        MatrixOrder::pin(self.out, &asked, &kernel.sha256)?;
-        Ok(Planned { kernel: kernel.clone(), runs: vec![None; self.order.plans.len()] })
+        let found = found.into_iter().next().ok_or(LabError::NotReached)?;
+        MatrixOrder::pin(self.out, &asked, &found.sha256)?;
+        Ok(found)
     }
 
     /// Runs a cell, and puts what came of it into its place. Whether anything did.
     fn run_cell(
         &mut self,
         cell: &OrderedCell,
-        planned: &mut Planned,
+        planned: &mut PlannedKernel,
         claim: &CellClaim,
     ) -> Result<bool, LabError> {
         self.journal.add(&TaskLine::of(&cell.name, CellStep::Began))?;
@@ -124,7 +135,7 @@ impl BatchRun<'_> {
         let _ = fs::remove_dir_all(&part);
         let said = line.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         let took = line.took_ms.map_or(String::new(), |ms| format!(" in {:.1} s", ms as f64 / 1e3));
-        (self.host.note)(&format!("{}: {:?}{took}{said}", cell.name, line.step));
+        (self.host.note)(&format!("{}: {}{took}{said}", cell.name, line.step.word()));
         let has_come = matches!(line.step, CellStep::Ran | CellStep::Known | CellStep::Failed);
         self.journal.add(&line)?;
         Ok(has_come)
@@ -144,11 +155,11 @@ impl BatchRun<'_> {
     fn guest_of(
         &mut self,
         cell: &OrderedCell,
-        planned: &mut Planned,
+        planned: &mut PlannedKernel,
         part: &Path,
         claim: &CellClaim,
     ) -> Result<(GuestOutcome, String), LabError> {
-        let Planned { kernel, runs } = planned;
+        let PlannedKernel { kernel, runs } = planned;
         let run = match &mut runs[cell.plan] {
             Some(run) => run,
             none => {

@@ -307,12 +307,13 @@ pub fn why_missing(out: &Path, order: &MatrixOrder) -> BTreeMap<String, String> 
         .filter_map(|(at, typed)| Some((at, KernelRef::parse(typed).ok()?.name().to_owned())))
         .filter_map(|(at, name)| Some((at, why.get(&kernel_line(&name))?.clone())))
         .collect();
-    for cell in &order.cells {
-        let other = || of_kernels.get(&cell.kernel).cloned();
-        if !why.contains_key(&cell.name)
-            && let Some(text) = other()
-        {
-            why.insert(cell.name.clone(), text);
+    // A process that could not run the first cell of its batch has not tried the others.
+    for batch in &order.batches {
+        let names = || batch.iter().map(|cell| &order.cells[*cell]);
+        let of_batch = names().find_map(|cell| why.get(&cell.name).cloned());
+        for cell in names().filter(|cell| !why.contains_key(&cell.name)).collect::<Vec<_>>() {
+            let text = of_batch.clone().or_else(|| of_kernels.get(&cell.kernel).cloned());
+            text.map(|text| why.insert(cell.name.clone(), text));
         }
     }
     why

@@ -31,6 +31,22 @@ pub enum CellStep {
     Lost,
 }
 
+impl CellStep {
+    /// What is printed of it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            CellStep::Began => "began",
+            CellStep::Ran => "ran",
+            CellStep::Known => "known",
+            CellStep::Failed => "no record",
+            CellStep::NotRun => "not run",
+            CellStep::Ended => "ended by a signal",
+            CellStep::Lost => "done by another process",
+        }
+    }
+}
+
 /// A line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskLine {

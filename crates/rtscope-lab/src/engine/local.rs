@@ -97,7 +97,7 @@ impl LocalEngine {
 
     /// Starts what may begin, and drops what waits for something that failed.
     fn fill(&mut self) -> Result<(), LabError> {
-        let mut later = VecDeque::new();
+        let (mut later, mut refused) = (VecDeque::new(), Ok(()));
         while let Some(task) = self.queue.pop_front() {
             let before = task.after.and_then(|after| self.submissions.get(&after).copied());
             match before {
@@ -106,14 +106,17 @@ impl LocalEngine {
                 }
                 Some(Ended { left, .. }) if left > 0 => later.push_back(task),
                 _ if self.running.len() >= self.jobs => later.push_back(task),
-                _ => {
-                    let child = self.start(&task)?;
-                    self.running.push((task, child));
-                }
+                _ => match self.start(&task) {
+                    Ok(child) => self.running.push((task, child)),
+                    Err(e) => {
+                        note_end(&mut self.submissions, &task, true);
+                        refused = Err(e);
+                    }
+                },
             }
         }
         self.queue = later;
-        Ok(())
+        refused
     }
 }
 
@@ -173,5 +176,76 @@ impl Engine for LocalEngine {
             let _ = child.wait();
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn engine(out: &Path, jobs: usize, program: &str) -> LocalEngine {
+        use std::os::unix::fs::PermissionsExt;
+        let path = MatrixOrder::program(out);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(&path, program).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("changed");
+        LocalEngine {
+            out: out.to_owned(),
+            folder: out.to_owned(),
+            guard: vec!["env".to_owned()],
+            jobs,
+            queue: VecDeque::new(),
+            running: Vec::new(),
+            submissions: BTreeMap::new(),
+        }
+    }
+
+    fn submission(number: usize, tasks: Vec<EngineTask>) -> Submission {
+        Submission { number, tasks }
+    }
+
+    fn until_idle(engine: &mut LocalEngine) -> usize {
+        let (mut most, until) = (0, Instant::now() + Duration::from_secs(60));
+        loop {
+            let live = engine.live().expect("answers");
+            most = most.max(live.iter().filter(|live| live.is_running).count());
+            if live.is_empty() {
+                return most;
+            }
+            assert!(Instant::now() < until, "still at work");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn so_many_tasks_run_at_a_time_and_those_behind_a_failed_one_don_t() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path();
+        // `lab-batch OUT --submission N --task I`: the third list fails.
+        let script = "#!/bin/sh\n: >> ran-$4-$6\nsleep 0.1\n[ $4 -ne 2 ]\n";
+        let mut engine = engine(out, 2, script);
+        let batches = |count| (0..count).map(EngineTask::Batch).collect::<Vec<_>>();
+        engine.submit(&submission(0, vec![EngineTask::Kernel(0)]), None).expect("taken");
+        engine.submit(&submission(1, batches(3)), Some(0)).expect("taken");
+        engine.submit(&submission(2, vec![EngineTask::Kernel(1)]), None).expect("taken");
+        engine.submit(&submission(3, batches(2)), Some(2)).expect("taken");
+        assert!(!out.join("ran-1-0").exists(), "it waits for the kernel");
+        assert_eq!(until_idle(&mut engine), 2);
+        let ran = |list: u32, task: u32| out.join(format!("ran-{list}-{task}")).exists();
+        assert!(ran(0, 0) && ran(1, 0) && ran(1, 1) && ran(1, 2) && ran(2, 0));
+        assert!(!ran(3, 0) && !ran(3, 1), "their kernel isn't there");
+    }
+
+    #[test]
+    fn who_leaves_ends_what_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut engine = engine(folder.path(), 1, "#!/bin/sh\nexec sleep 1000\n");
+        let tasks = vec![EngineTask::Batch(0), EngineTask::Batch(1)];
+        engine.submit(&submission(0, tasks), None).expect("taken");
+        assert_eq!(engine.live().expect("answers").len(), 2);
+        assert_eq!(engine.leave(), None);
+        assert!(engine.live().expect("answers").is_empty());
     }
 }

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use super::{Engine, LiveTask, ORDER, Submission, words_of_task};
+use super::{Engine, EngineTask, LiveTask, ORDER, Submission, words_of_task};
 use crate::{
     engine::order::MatrixOrder,
     error::LabError,
@@ -63,6 +63,21 @@ impl Slurm {
         }
         self.lists.get(&number)
     }
+
+    /// What an array waits for: the job that prepares its kernel. Slurm's throttle is one for each array, so with a
+    /// throttle arrays run one after the other.
+    fn dependency(&self, tasks: &Submission, after: Option<usize>) -> Option<String> {
+        let kernel = after.and_then(|after| self.jobs.get(&after));
+        let runs_cells = tasks.tasks.iter().any(|task| matches!(task, EngineTask::Batch(_)));
+        let is_behind = self.throttle.is_some() && runs_cells;
+        let others = self.live_jobs.iter().filter(|job| is_behind && Some(*job) != kernel);
+        let others: Vec<&str> = others.map(String::as_str).collect();
+        let mut all: Vec<String> = kernel.map(|job| format!("afterok:{job}")).into_iter().collect();
+        if !others.is_empty() {
+            all.push(format!("afterany:{}", others.join(":")));
+        }
+        (!all.is_empty()).then(|| all.join(","))
+    }
 }
 
 impl Engine for Slurm {
@@ -92,11 +107,12 @@ impl Engine for Slurm {
             .arg(format!("--cpus-per-task={}", self.cpus))
             .arg(format!("--chdir={}", self.folder.display()))
             .arg(format!("--output={}/%A_%a.txt", folder.display()));
-        if let Some(job) = after.and_then(|after| self.jobs.get(&after)) {
-            command.arg(format!("--dependency=afterok:{job}"));
+        if let Some(dependency) = self.dependency(tasks, after) {
+            command.arg(format!("--dependency={dependency}"));
         }
         let said = tool::output(command.arg(&script))?;
         let job = said.trim().split(';').next().unwrap_or_default().to_owned();
+        self.live_jobs.insert(job.clone());
         self.jobs.insert(tasks.number, job);
         self.lists.insert(tasks.number, tasks.clone());
         Ok(())
@@ -211,6 +227,30 @@ mod tests {
         assert_eq!(array_max(said), 1001);
         assert_eq!(array_max("MaxArraySize = 0\n"), 1);
         assert_eq!(array_max("nothing"), TASKS_MAX);
+    }
+
+    #[test]
+    fn arrays_wait_for_their_kernel_and_with_a_throttle_for_each_other() {
+        let mut slurm = Slurm {
+            out: "out".into(),
+            folder: "folder".into(),
+            name: "rtscope-abc".to_owned(),
+            cpus: 1,
+            throttle: None,
+            tasks_max: None,
+            jobs: BTreeMap::from([(0, "7".to_owned()), (1, "8".to_owned()), (2, "9".to_owned())]),
+            lists: BTreeMap::new(),
+            live_jobs: ["7", "8", "9"].map(str::to_owned).into(),
+        };
+        let cells = Submission { number: 3, tasks: vec![EngineTask::Batch(0)] };
+        let kernel = Submission { number: 3, tasks: vec![EngineTask::Kernel(0)] };
+        assert_eq!(slurm.dependency(&cells, None), None);
+        assert_eq!(slurm.dependency(&cells, Some(1)).as_deref(), Some("afterok:8"));
+        slurm.throttle = Some(5);
+        let both = slurm.dependency(&cells, Some(1));
+        assert_eq!(both.as_deref(), Some("afterok:8,afterany:7:9"));
+        assert_eq!(slurm.dependency(&cells, None).as_deref(), Some("afterany:7:8:9"));
+        assert_eq!(slurm.dependency(&kernel, None), None, "no guest runs in it");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{cli::shape, plans};
 ///   rtscope lab matrix --kernel debian-rt --scale 0.2 --interval 1ms
 ///   rtscope lab matrix -k debian-stock --preempt none,voluntary,full --seeds 5
 ///   rtscope lab matrix -k old=path=vmlinuz-6.1 -k new=path=vmlinuz-6.12
-///   rtscope lab matrix -k debian-stock -k debian-rt --seeds 200 --engine slurm -o results
+///   rtscope lab matrix -k debian-stock -k debian-rt --seeds 200 --engine slurm
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {

@@ -146,11 +146,14 @@ fn ordered(
     }
     // What brought nothing is tried again by each command.
     let _ = fs::remove_dir_all(MatrixOrder::failed(out, ""));
+    let plural = |n: usize, one: &str, many: &str| {
+        if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+    };
     note!(
-        "{} cells in {} batches, {} of them there already",
-        order.cells.len(),
-        order.batches.len(),
-        order.survey(out).count(CellState::Whole)
+        "{} in {}; {} there already",
+        plural(order.cells.len(), "cell", "cells"),
+        plural(order.batches.len(), "batch", "batches"),
+        plural(order.survey(out).count(CellState::Whole), "record is", "records are")
     );
     Ok(order)
 }
