@@ -49,6 +49,8 @@ pub enum JobState {
     /// The keeper hasn't begun.
     Copied,
     Running,
+    /// The program isn't the one that was sent.
+    Damaged,
     Ended(RunEnd),
     /// The keeper has gone and the run with it: it was killed, or the machine was rebooted.
     Cut,
@@ -69,12 +71,12 @@ pub struct RunEnd {
 ///
 /// # Errors
 ///
-/// This program isn't the one that was sent, or the keeper doesn't begin.
+/// The keeper doesn't begin.
 pub fn begin(hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
     let program = hold.path(PROGRAM);
     let found = parcel::sha256_of(&program).map_err(FleetError::file("read", &program))?;
     if found != sha256 {
-        return Err(FleetError::Place("rtscope was damaged on its way there".to_owned()));
+        return Ok(JobState::Damaged);
     }
     match state(hold) {
         JobState::Copied => {}
@@ -210,7 +212,19 @@ pub fn state(hold: &Hold) -> JobState {
 ///
 /// They can't be read.
 pub fn list(hold: &Hold) -> Result<RecordManifest, FleetError> {
+    restore_if_cut(hold);
     parcel::manifest(&hold.path(RECORD))
+}
+
+/// A run that was killed with its keeper may have left settings changed.
+fn restore_if_cut(hold: &Hold) {
+    if state(hold) == JobState::Cut {
+        let _ = Command::new(hold.path(PROGRAM))
+            .arg("restore")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status();
+    }
 }
 
 /// Writes the files one behind the other, from an offset on.
@@ -228,6 +242,7 @@ pub fn send(hold: &Hold, offset: u64, out: &mut dyn Write) -> Result<(), FleetEr
 ///
 /// It doesn't happen in time.
 pub fn release(hold: &Hold) -> Result<(), FleetError> {
+    restore_if_cut(hold);
     let told = File::create(hold.path(GIVEN_BACK));
     match told {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

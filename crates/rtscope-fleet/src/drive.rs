@@ -34,8 +34,24 @@ const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 const ROOM_KIB: u64 = 64 << 10;
 
 /// Runs this program at the place for a job: base, job and the rest are its words.
-const ASK: &str =
-    r#"exec "$1/$2/rtscope" fleet-agent "$3" --base "$1" --job "$2" ${4:+"$4"} ${5:+"$5"}"#;
+const ASK: &str = r#"
+[ -e "$1/$2/rtscope" ] || { echo '"gone"'; exit 0; }
+exec "$1/$2/rtscope" fleet-agent "$3" --base "$1" --job "$2" ${4:+"$4"} ${5:+"$5"}
+"#;
+
+/// What [`ASK`] says where the job is no more.
+const GONE: &str = "\"gone\"";
+
+/// Makes the program of the copy: a new file, which a broken connection's last writer doesn't hold open.
+const INSTALL: &str =
+    r#"umask 077; cp "$1" "$2.new" && chmod 700 "$2.new" && mv "$2.new" "$2" && rm -f "$1""#;
+
+/// What a shell says of a program that it may not run, and of a script that made nothing at the place.
+const NOT_EXECUTABLE: i32 = 126;
+const MADE_NOTHING: i32 = 3;
+
+/// How often a program that arrived damaged is copied.
+const COPIES: u32 = 3;
 
 const SAVE: &str = r#"umask 077; cat >"$1""#;
 
@@ -47,6 +63,8 @@ pub struct Task<'a> {
     pub planned: Duration,
     /// How long a place stays taken when nobody gives it back.
     pub lease: Duration,
+    /// How long a place that doesn't answer any more is waited for.
+    pub patience: Duration,
     pub journal: &'a FleetJournal,
     pub stop: Stop<'a>,
 }
@@ -110,7 +128,7 @@ impl Facts {
             kernel: text("kernel"),
             model: Some(text("model")).filter(|model| !model.is_empty()),
             held,
-            base: PathBuf::from(text("base")),
+            base: PathBuf::from(pairs.get("base").copied().unwrap_or_default()),
             free_kib: number("free_kib").unwrap_or(u64::MAX),
         }
     }
@@ -131,8 +149,7 @@ pub fn look(place: &FleetPlace, stop: Stop<'_>) -> Result<Facts, FleetError> {
     let folder = place.folder.as_deref().unwrap_or_default();
     let answer = Shell::of(place).run(include_str!("scripts/look.sh"), &[folder], stop)?;
     let facts = Facts::read(&answer.success()?);
-    // An expired lease is none: the next one who asks takes the place.
-    Ok(Facts { held: facts.held.filter(|(_, left)| *left != Some(0)), ..facts })
+    Ok(facts)
 }
 
 impl<'a> Drive<'a> {
@@ -194,15 +211,40 @@ impl<'a> Drive<'a> {
         })?;
         let facts = drive.take(task.lease)?;
         let base = facts.base.clone();
-        let done = drive.send_and_begin(task, &facts, program).and_then(|()| {
-            drive.sleep(task.planned)?;
-            drive.finish(&base, record, task.lease)
-        });
-        // While there is no connection, the run may go on, and its record can be collected later.
-        if done.as_ref().is_err_and(|e| !e.is_connection()) {
+        let begun = drive.send_and_begin(task, &facts, program);
+        if begun.as_ref().is_err_and(|e| !e.is_connection()) {
+            let _ = drive.give_back(Some(&base));
+        }
+        begun?;
+        let done =
+            drive.sleep(task.planned).and_then(|()| drive.finish(&base, record, task.patience));
+        // From here on the run goes on, or its record is there: whatever fails here, it can be collected later.
+        if matches!(done, Err(FleetError::Interrupted)) {
             let _ = drive.give_back(Some(&base));
         }
         done
+    }
+
+    /// Goes on with a job that another process began. Whether its run came to its end; none when it had not begun, and
+    /// nothing is left of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Drive::finish`].
+    pub fn resume(
+        &self,
+        base: Option<&Path>,
+        record: &Path,
+        patience: Duration,
+    ) -> Result<Option<bool>, FleetError> {
+        let state = base.map(|base| self.again(|| self.state(base))).transpose();
+        match (base, state) {
+            (None, _) | (_, Ok(Some(JobState::Copied) | None)) => {
+                self.give_back(base).map(|()| None)
+            }
+            (_, Err(e)) if !matches!(e, FleetError::Gone) => Err(e),
+            (Some(base), _) => self.finish(base, record, patience).map(Some),
+        }
     }
 
     fn take(&self, lease: Duration) -> Result<Facts, FleetError> {
@@ -210,7 +252,16 @@ impl<'a> Drive<'a> {
         let seconds = lease.as_secs().max(1);
         let words = [folder, self.job, &seconds.to_string()];
         // Not to be interrupted: what it began would have to be found again.
-        let answer = self.shell.run(include_str!("scripts/take.sh"), &words, &|| false)?;
+        let answer = self.shell.run(include_str!("scripts/take.sh"), &words, &|| false);
+        if matches!(answer, Err(FleetError::NotLetIn(_))) {
+            self.return_to_coordinator()?;
+            self.note(JobStep::GivenBack)?;
+        }
+        let answer = answer?;
+        if answer.code == MADE_NOTHING {
+            self.return_to_coordinator()?;
+            self.note(JobStep::GivenBack)?;
+        }
         let facts = Facts::read(&answer.success()?);
         if let Some((holder, seconds)) = facts.held {
             self.return_to_coordinator()?;
@@ -252,17 +303,25 @@ impl<'a> Drive<'a> {
         }
         let hold = Hold::new(&facts.base, self.job)?;
         let path = |name: &str| hold.path(name).display().to_string();
-        self.copy(&mut file, bytes, &path(agent::PROGRAM))?;
         self.save(task.plan, &path(agent::PLAN))?;
-        let made = self.shell.run(r#"chmod 700 "$1""#, &[&path(agent::PROGRAM)], self.stop)?;
-        made.success()?;
-        self.note(JobStep::Copied { program_bytes: bytes })?;
         let sha256 = parcel::sha256_of(&program).map_err(FleetError::file("read", &program))?;
-        // A try whose answer was lost may have begun: then the next one is told so.
-        match self.again(|| self.ask::<JobState>(&facts.base, "begin", &["--sha256", &sha256]))? {
-            JobState::Copied => Err(FleetError::Place("the keeper doesn't begin".to_owned())),
-            _ => self.note(JobStep::Started),
+        for n in 1..=COPIES {
+            let copy = path(&format!("copy-{n}"));
+            self.copy(&mut file, bytes, &copy)?;
+            let words = [copy.as_str(), &path(agent::PROGRAM)];
+            self.again(|| self.shell.run(INSTALL, &words, self.stop)?.success())?;
+            self.note(JobStep::Copied { program_bytes: bytes })?;
+            // A try whose answer was lost may have begun: then the next one is told so.
+            let begin = || self.ask::<JobState>(&facts.base, "begin", &["--sha256", &sha256]);
+            match self.again(begin)? {
+                JobState::Copied => {
+                    return Err(FleetError::Place("the keeper doesn't begin".to_owned()));
+                }
+                JobState::Damaged => {}
+                _ => return self.note(JobStep::Started),
+            }
         }
+        Err(FleetError::Place("rtscope arrives damaged each time".to_owned()))
     }
 
     /// Copies a file, and goes on where a broken connection left it.
@@ -277,7 +336,7 @@ impl<'a> Drive<'a> {
                 let length = from.map_or_else(|| "-1".to_owned(), |from| from.to_string());
                 let script = include_str!("scripts/copy.sh");
                 let said = self.shell.send(script, &[to, &length], file, self.stop)?.success()?;
-                let found = said.trim().strip_prefix("have=").and_then(|n| n.parse().ok());
+                let found = said.lines().find_map(|line| line.strip_prefix("have=")?.parse().ok());
                 let found = found.filter(|n| *n <= bytes).ok_or_else(|| FleetError::said(&said))?;
                 Ok((from, found))
             })?;
@@ -286,7 +345,7 @@ impl<'a> Drive<'a> {
             }
             if from == Some(found) {
                 return Err(FleetError::Place(format!(
-                    "it doesn't take the {bytes} bytes of a file"
+                    "the place takes {found} of {bytes} bytes and no more: is its disk full?"
                 )));
             }
             have = Some(found);
@@ -311,8 +370,19 @@ impl<'a> Drive<'a> {
     ) -> Result<T, FleetError> {
         let base = base.display().to_string();
         let words = [&[&base, self.job, what], words].concat();
-        let said = self.shell.run(ASK, &words, self.stop)?.success()?;
-        rtscope_model::printable::from_json(&said).map_err(|_| FleetError::said(&said))
+        let answer = self.shell.run(ASK, &words, self.stop)?;
+        if answer.code == NOT_EXECUTABLE {
+            return Err(FleetError::Place(format!(
+                "programs can't run in {base} (is it mounted noexec?): name another `folder`"
+            )));
+        }
+        let said = answer.success()?;
+        // A greeting of the place's shell comes before it.
+        let last = said.trim().lines().next_back().unwrap_or_default();
+        if last == GONE {
+            return Err(FleetError::Gone);
+        }
+        rtscope_model::printable::from_json(last).map_err(|_| FleetError::said(&said))
     }
 
     /// Tries a step again after a pause while the connection is broken.
@@ -351,12 +421,22 @@ impl<'a> Drive<'a> {
         record: &Path,
         patience: Duration,
     ) -> Result<bool, FleetError> {
-        let end = self.wait(base, patience)?;
+        let end = match self.wait(base, patience) {
+            Err(gone @ FleetError::Gone) => {
+                self.give_back(Some(base))?;
+                return Err(gone);
+            }
+            end => end?,
+        };
         self.note(JobStep::Ended { end: end.clone() })?;
         if let Some(above) = record.parent() {
             std::fs::create_dir_all(above).map_err(FleetError::file("make", above))?;
         }
-        let bytes = self.collect(base, record)?;
+        // What arrived damaged is sent again, once.
+        let bytes = match self.collect(base, record) {
+            Err(FleetError::Parcel(_)) => self.collect(base, record)?,
+            bytes => bytes?,
+        };
         if bytes == 0 {
             self.give_back(Some(base))?;
             return Err(FleetError::Place(no_record(end.as_ref())));
@@ -376,7 +456,7 @@ impl<'a> Drive<'a> {
                 Ok(JobState::Ended(end)) => return Ok(Some(end)),
                 Ok(JobState::Cut) => return Ok(None),
                 Ok(JobState::Running) => {}
-                Ok(JobState::Copied) => {
+                Ok(JobState::Copied | JobState::Damaged) => {
                     return Err(FleetError::Place("the run never began there".to_owned()));
                 }
                 Err(e) if e.is_connection() && since.elapsed() < patience => {}
@@ -396,23 +476,29 @@ impl<'a> Drive<'a> {
         }
         let base_text = base.display().to_string();
         let mut arrival = RecordArrival::open(record, manifest)?;
-        self.again(|| {
-            let offset = arrival.arrived()?.to_string();
+        let mut tries = 0;
+        while arrival.rest()?.1 > 0 {
+            let before = arrival.arrived()?;
+            let offset = before.to_string();
             let words = [base_text.as_str(), self.job, "send", "--offset", &offset];
             let (file, missing) = arrival.rest()?;
             let answer = self.shell.receive(ASK, &words, (file, missing), self.stop);
-            match (arrival.rest()?.1, answer) {
-                // How it ended doesn't matter when all of it is here.
-                (0, _) => Ok(()),
-                (missing, Ok(answer)) => {
-                    answer.success()?;
-                    Err(FleetError::Connection(format!(
-                        "{missing} bytes of the record are missing"
-                    )))
-                }
-                (_, Err(e)) => Err(e),
+            // How it ended doesn't matter while something arrives.
+            if arrival.arrived()? > before {
+                tries = 0;
+                continue;
             }
-        })?;
+            tries += 1;
+            match answer {
+                Err(e) if !e.is_connection() || tries > TRIES => return Err(e),
+                Ok(_) if tries > TRIES => {
+                    return Err(FleetError::Connection(format!(
+                        "{missing} bytes of the record are missing"
+                    )));
+                }
+                _ => self.sleep(PAUSE * tries)?,
+            }
+        }
         arrival.unpack().map(|()| bytes)
     }
 
@@ -462,12 +548,50 @@ fn no_record(end: Option<&RunEnd>) -> String {
     }
 }
 
-/// A file without a name.
+/// A file without a name, in memory.
 fn tempfile() -> Result<File, FleetError> {
-    let folder = std::env::temp_dir();
-    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::open(&folder, flags, mode)
-        .map(File::from)
-        .map_err(|e| FleetError::file("write", folder)(e.into()))
+    let made = rustix::fs::memfd_create("plan", rustix::fs::MemfdFlags::CLOEXEC);
+    made.map(File::from).map_err(|e| FleetError::file("write", "a file in memory")(e.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, process::Command};
+
+    use super::*;
+
+    /// Starts the script that takes a place.
+    fn take(folder: &Path, job: &str) -> std::process::Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", include_str!("scripts/take.sh"), "take"]).arg(folder).args([job, "60"]);
+        command.stdout(std::process::Stdio::piped()).spawn().expect("starts")
+    }
+
+    #[test]
+    fn of_two_that_ask_for_an_expired_lease_one_gets_it() {
+        let room = tempfile::tempdir().expect("a folder");
+        let facts = |child: std::process::Child| {
+            Facts::read(&String::from_utf8_lossy(&child.wait_with_output().expect("ends").stdout))
+        };
+        let first = facts(take(room.path(), "first"));
+        let base = first.base.clone();
+        for round in 0..40 {
+            let _ = fs::remove_file(base.join("lease"));
+            let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+            symlink(format!("old {} 0 0", boot.trim()), base.join("lease")).expect("linked");
+            let both = [take(room.path(), "one"), take(room.path(), "two")].map(facts);
+            let holder = fs::read_link(base.join("lease")).expect("a lease");
+            let holder = holder.to_string_lossy().split(' ').next().map(str::to_owned);
+            let winners = both.iter().filter(|facts| facts.held.is_none()).count();
+            // Uptime is below the grace just after a boot: then the old lease still holds.
+            assert!(
+                winners == 1 || holder.as_deref() == Some("old"),
+                "round {round}: {both:?} {holder:?}"
+            );
+            for job in ["one", "two"] {
+                let _ = fs::remove_dir_all(base.join(job));
+            }
+        }
+        let _ = fs::remove_dir_all(&base);
+    }
 }

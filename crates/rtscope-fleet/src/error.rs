@@ -22,6 +22,12 @@ pub enum FleetError {
     /// The connection failed or broke, or nothing came for too long: another try may succeed.
     #[error("no connection: {0}")]
     Connection(String),
+    /// ssh reached the place and wasn't let in: another try won't be either.
+    #[error("{0}")]
+    NotLetIn(String),
+    /// The job isn't at the place any more.
+    #[error("the lease has ended or somebody removed the job: its run and its record are gone")]
+    Gone,
     /// The place answered, and what it says ends the job.
     #[error("{0}")]
     Place(String),
@@ -34,14 +40,16 @@ pub enum FleetError {
         seconds: Option<u64>,
     },
     /// What came is not what a record may be.
-    #[error("the place sent what is no record: {0}")]
+    #[error("the place sent an invalid record: {0}")]
     Parcel(String),
     #[error("interrupted")]
     Interrupted,
 }
 
 fn for_another(seconds: Option<u64>) -> String {
-    seconds.map(|seconds| format!(" for another {seconds} s")).unwrap_or_default()
+    seconds
+        .map(|seconds| format!(" (its lease ends in {seconds} s at the latest)"))
+        .unwrap_or_default()
 }
 
 impl FleetError {

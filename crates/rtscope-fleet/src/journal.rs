@@ -115,6 +115,8 @@ impl FleetJournal {
     /// There is one already, or it can't be written.
     pub fn create(folder: &Path, order: &FleetOrder) -> Result<FleetJournal, FleetError> {
         fs::create_dir_all(folder).map_err(FleetError::file("make", folder))?;
+        // The lock first: of two that begin at once, one writes.
+        let journal = FleetJournal::open(folder)?;
         let path = folder.join(ORDER);
         if path.exists() {
             return Err(FleetError::Refused(format!(
@@ -124,7 +126,7 @@ impl FleetJournal {
         }
         let text = serde_json::to_string_pretty(order).unwrap_or_default() + "\n";
         fs::write(&path, text).map_err(FleetError::file("write", &path))?;
-        FleetJournal::open(folder)
+        Ok(journal)
     }
 
     /// Opens the folder of an earlier run.
@@ -183,7 +185,12 @@ pub fn is_fleet(folder: &Path) -> bool {
 /// It is no folder of a fleet's run, or of a newer version.
 pub fn read_order(folder: &Path) -> Result<FleetOrder, FleetError> {
     let path = folder.join(ORDER);
-    let text = fs::read_to_string(&path).map_err(FleetError::file("read", &path))?;
+    let text = fs::read_to_string(&path).map_err(|e| {
+        FleetError::Refused(format!(
+            "{} is no folder of `rtscope fleet run`: {ORDER}: {e}",
+            folder.display()
+        ))
+    })?;
     // Of our own making, and a plan has lines.
     let order: FleetOrder = serde_json::from_str(&text)
         .map_err(|e| FleetError::Refused(format!("{} is no fleet's run: {e}", path.display())))?;
@@ -211,13 +218,12 @@ pub fn read_jobs(folder: &Path) -> Result<BTreeMap<String, Vec<FleetJob>>, Fleet
     for line in String::from_utf8_lossy(&text).lines() {
         let Ok(line) = printable::from_json::<Line>(line) else { continue };
         let jobs = places.entry(line.place).or_default();
-        if jobs.last().is_none_or(|job| job.name != line.job) {
-            jobs.push(FleetJob { name: line.job, ..FleetJob::default() });
-        }
-        if let Some(job) = jobs.last_mut() {
-            job.at = line.at;
-            job.take(line.step);
-        }
+        let at = jobs.iter().position(|job| job.name == line.job).unwrap_or_else(|| {
+            jobs.push(FleetJob { name: line.job.clone(), ..FleetJob::default() });
+            jobs.len() - 1
+        });
+        jobs[at].at = line.at;
+        jobs[at].take(line.step);
     }
     Ok(places)
 }
@@ -260,12 +266,10 @@ mod tests {
                 .to_string()
                 .contains("another rtscope")
         );
-        assert!(
-            FleetJournal::create(room.path(), &order)
-                .expect_err("there")
-                .to_string()
-                .contains("already")
-        );
+        drop(journal);
+        let said = FleetJournal::create(room.path(), &order).expect_err("there").to_string();
+        assert!(said.contains("already"), "{said}");
+        let journal = FleetJournal::open(room.path()).expect("open");
         let taken = JobStep::Taken {
             base: "/var/tmp/x".into(),
             machine: "aarch64".into(),
@@ -281,6 +285,8 @@ mod tests {
         journal.step("a", "two", JobStep::Asked).expect("written");
         journal.step("a", "two", taken).expect("written");
         journal.step("b", "three", JobStep::Started).expect("written");
+        // A job is one, whatever was written between its lines.
+        journal.step("a", "one", JobStep::GivenBack).expect("written");
         drop(journal);
         let path = room.path().join(STEPS);
         let mut text = fs::read_to_string(&path).expect("read");

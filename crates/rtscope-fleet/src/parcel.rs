@@ -246,6 +246,8 @@ impl RecordArrival {
     pub fn unpack(mut self) -> Result<(), FleetError> {
         let new = beside(&self.folder, "new");
         let _ = fs::remove_dir_all(&new);
+        // One that was killed after the next step has left all of it; what else is there is another try's.
+        let _ = fs::remove_dir_all(&self.folder);
         let done = self.unpack_into(&new);
         let failed = FleetError::file("write", &self.folder);
         let done = done.and_then(|()| fs::rename(&new, &self.folder).map_err(failed));

@@ -27,6 +27,8 @@ pub struct FleetPlace {
     pub program: Option<PathBuf>,
     /// How long the place stays taken when nobody gives it back; none for a time that the plan's length gives.
     pub lease: Option<Nanos>,
+    /// The folder of the file of places: where relative paths in its words for ssh begin.
+    pub base: PathBuf,
 }
 
 /// How a place is reached.
@@ -177,6 +179,7 @@ impl FleetPlace {
             folder: None,
             program: None,
             lease: None,
+            base: PathBuf::new(),
         }
     }
 }
@@ -235,7 +238,7 @@ fn place_of(
     let tags = [defaults.tags.as_slice(), &text.tags].concat();
     if let Some(tag) = tags.iter().find(|tag| !Selector::is_tag(tag)) {
         return Err(format!(
-            "the tag {tag:?} is neither a word nor KEY=VALUE of letters, digits and - _ . / +"
+            "the tag {tag:?} is neither a word nor KEY=VALUE of letters, digits and - _ . / + : (place, tag and reach are no keys)"
         ));
     }
     let folder = text.folder.or_else(|| defaults.folder.clone());
@@ -244,7 +247,15 @@ fn place_of(
     }
     let program = text.program.or_else(|| defaults.program.clone()).map(|path| base.join(path));
     let lease = text.lease.or(defaults.lease);
-    Ok(FleetPlace { name: name.to_owned(), reach, tags, folder, program, lease })
+    Ok(FleetPlace {
+        name: name.to_owned(),
+        reach,
+        tags,
+        folder,
+        program,
+        lease,
+        base: base.to_owned(),
+    })
 }
 
 /// Whether it can name a place, and a folder of results.

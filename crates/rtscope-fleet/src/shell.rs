@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     io::{self, Read, Write},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread::{self, ScopedJoinHandle},
@@ -57,6 +58,8 @@ pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 pub struct Shell {
     /// The program and its words before the command; none for this machine.
     ssh: Option<Vec<String>>,
+    /// Where ssh begins relative paths.
+    base: PathBuf,
     silence_max: Duration,
 }
 
@@ -93,7 +96,7 @@ impl Shell {
                 )
             }
         };
-        Shell { ssh, silence_max: SILENCE_MAX }
+        Shell { ssh, base: place.base.clone(), silence_max: SILENCE_MAX }
     }
 
     /// Runs a script for `sh` with words `$1`, `$2` and so on.
@@ -191,6 +194,9 @@ impl Shell {
                 let mut command = Command::new(&ssh[0]);
                 // ssh hands one text to the other user's shell, whichever that is.
                 let text: Vec<String> = all.map(shell_word).collect();
+                if !self.base.as_os_str().is_empty() {
+                    command.current_dir(&self.base);
+                }
                 command.args(&ssh[1..]).arg(text.join(" "));
                 command
             }
@@ -236,10 +242,14 @@ impl Shell {
         let last = &lines[lines.len().saturating_sub(3)..];
         let complaint = printable(&last.join("; ")).into_owned();
         if self.ssh.is_some() && code == SSH_FAILED {
-            return Err(FleetError::Connection(match complaint.is_empty() {
-                true => "ssh ended without a word".to_owned(),
-                false => complaint,
-            }));
+            let is_refused = ["Permission denied (", "Host key verification failed"];
+            return Err(match complaint.is_empty() {
+                true => FleetError::Connection("ssh ended without a message".to_owned()),
+                false if is_refused.iter().any(|why| complaint.contains(why)) => {
+                    FleetError::NotLetIn(complaint)
+                }
+                false => FleetError::Connection(complaint),
+            });
         }
         Ok(ShellAnswer { code, said: String::from_utf8_lossy(said).into_owned(), complaint })
     }
@@ -319,7 +329,7 @@ mod tests {
     const GO_ON: Stop<'static> = &|| false;
 
     fn local() -> Shell {
-        Shell { ssh: None, silence_max: Duration::from_millis(300) }
+        Shell { ssh: None, base: PathBuf::new(), silence_max: Duration::from_millis(300) }
     }
 
     #[test]

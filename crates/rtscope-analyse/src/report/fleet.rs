@@ -180,10 +180,12 @@ impl FleetReport {
         self.places.iter().filter(|place| is_one(&place.outcome)).count() as u64
     }
 
-    /// Whether every place brought a record.
+    /// Whether every place brought the record of a run that came to its end.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.count(|one| matches!(one, PlaceOutcome::Judged { .. })) == self.places.len() as u64
+    pub fn is_complete(&self) -> bool {
+        let is_whole =
+            |one: &PlaceOutcome| matches!(one, PlaceOutcome::Judged { is_whole: true, .. });
+        self.count(is_whole) == self.places.len() as u64
     }
 
     /// What the fleet says in one line.
@@ -474,7 +476,7 @@ mod tests {
             all.headline(),
             "4 places: 1 failed, 1 inconclusive, 1 passed, 1 without a record"
         );
-        assert_eq!((all.verdict, all.is_whole()), (Some(Verdict::Fail), false));
+        assert_eq!((all.verdict, all.is_complete()), (Some(Verdict::Fail), false));
         assert!(text(&all).contains("lost  No record\n    gone\n"), "{}", text(&all));
     }
 }

@@ -119,7 +119,7 @@ struct Page<'a> {
     json: String,
 }
 
-/// The page with the places; the page of each is `PLACE.html` beside it.
+/// The page with the places; the page of each is `places/PLACE.html` below it.
 ///
 /// # Panics
 ///

@@ -10,7 +10,9 @@ boot=$(cat /proc/sys/kernel/random/boot_id)
 if held=$(readlink "$base/lease"); then
     set -- $held
     if [ "$2" = "$boot" ]; then left=$(($3 - ${up%.*})); else left=$((${4:-0} - ${up%.*})); fi
-    echo "held=$1"
-    echo "left=$left"
+    if [ "$left" -gt -40 ]; then
+        echo "held=$1"
+        echo "left=$((left > 0 ? left : 1))"
+    fi
 fi
 exit 0

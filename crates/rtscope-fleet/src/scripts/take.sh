@@ -1,32 +1,46 @@
 # Takes the lease on this place for a job and makes the job's folder. Prints KEY=VALUE lines.
-# $1 folder or nothing, $2 job, $3 seconds of the lease
+# $1 folder or nothing, $2 job, $3 seconds of the lease. Exit code 3: nothing was made.
 set -f
 umask 077
 base=${1:-/var/tmp}/rtscope-fleet-$(id -u) job=$2 seconds=$3
 if ! [ -d "$base" ]; then
-    mkdir "$base" || exit 1
+    mkdir "$base" || exit 3
 fi
 if [ -L "$base" ] || ! [ -O "$base" ]; then
     echo "$base belongs to somebody else: name another folder for this place" >&2
-    exit 1
+    exit 3
 fi
 boot=$(cat /proc/sys/kernel/random/boot_id) || exit 1
 read -r up _ </proc/uptime || exit 1
 up=${up%.*}
 lease=$base/lease
+# A keeper may need so long to end its run when its lease has ended.
+grace=40
+held_by() {
+    echo "held=$1"
+    echo "left=$(($2 > 0 ? $2 : 1))"
+    exit 0
+}
 # The lease is a symbolic link, for one is made by one of two that try, never by both: job, boot, end, seconds.
 if held=$(readlink "$lease"); then
     set -- $held
     case $1 in *[!a-z0-9-]* | '') set -- none ;; esac
     # After a reboot the lease counts from the boot.
     if [ "$2" = "$boot" ]; then left=$(($3 - up)); else left=$((${4:-0} - up)); fi
-    if [ "$1" != "$job" ] && [ "$left" -gt 0 ]; then
-        echo "held=$1"
-        echo "left=$left"
-        exit 0
+    [ "$1" != "$job" ] && [ "$left" -gt "-$grace" ] && held_by "$1" "$left"
+    # Another one may have taken the place since: then that lease goes back to its place.
+    mv "$lease" "$lease.$job" 2>/dev/null
+    moved=$(readlink "$lease.$job")
+    if [ "$moved" != "$held" ]; then
+        [ -z "$moved" ] || mv "$lease.$job" "$lease"
+        held_by "${moved%% *}" 1
     fi
-    mv "$lease" "$lease.$job" 2>/dev/null && rm -f "$lease.$job"
-    [ "$1" = "$job" ] || rm -rf "${base:?}/$1"
+    rm -f "$lease.$job"
+    if [ "$1" != "$job" ]; then
+        # Its keeper is gone, and may have left settings changed.
+        [ -x "$base/$1/rtscope" ] && "$base/$1/rtscope" restore </dev/null >/dev/null 2>&1
+        rm -rf "${base:?}/$1"
+    fi
 fi
 dir=$base/$job
 mkdir -p "$dir" || exit 1
@@ -45,9 +59,11 @@ mkdir -p "$dir" || exit 1
         n=$((n + 2))
     done
 ) </dev/null >/dev/null 2>&1 &
-if ! ln -s "$job $boot $((up + seconds)) $seconds" "$lease"; then
+if ! ln -s "$job $boot $((up + seconds)) $seconds" "$lease" 2>/dev/null; then
     rm -rf "$dir"
-    exit 1
+    held=$(readlink "$lease") && held_by "${held%% *}" "$seconds"
+    echo "can't write in $base" >&2
+    exit 3
 fi
 echo "base=$base"
 echo "machine=$(uname -m)"

@@ -59,10 +59,10 @@ pub(super) struct Args {
     /// Ignore this finding when computing the verdict; repeatable
     #[arg(long, value_name = "CODE")]
     accept: Vec<String>,
-    /// kcidb: the name that KernelCI gave to your CI system [default: rtscope]
+    /// Name that KernelCI gave to your CI system, for kcidb [default: rtscope]
     #[arg(long, value_name = "NAME")]
     origin: Option<SubmissionOrigin>,
-    /// kcidb: the kernel build that was tested, as KernelCI names it [default: a build of its own, named by the kernel]
+    /// Kernel build that was tested, as KernelCI names it, for kcidb [default: a build of its own, named by the kernel]
     #[arg(long, value_name = "ORIGIN:ID")]
     build_id: Option<BuildId>,
 }

@@ -145,15 +145,15 @@ enum Verb {
     /// computer doesn't change the figures.
     #[command(subcommand)]
     Lab(lab::Verb),
-    /// Run a plan at many machines, and compare them
+    /// Build, install and verify a kernel, or go back
+    #[command(subcommand)]
+    Kernel(Box<kernel::Verb>),
+    /// Run a plan on many machines and compare them
     ///
     /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names them, or a labgrid
     /// coordinator that hands them out.
     #[command(subcommand)]
     Fleet(fleet::Verb),
-    /// Build, install and verify a kernel, or go back
-    #[command(subcommand)]
-    Kernel(Box<kernel::Verb>),
     /// Measure with cyclictest's options and output
     ///
     /// A link of that name to rtscope does the same.

@@ -130,12 +130,12 @@ fn a_fleet_is_compared_and_followed_place_by_place() {
         "two runs of this place, one of the other"
     );
     assert!(
-        room.path().join("pages/one.html").is_file()
+        room.path().join("pages/places/one.html").is_file()
             && room.path().join("pages/index.html").is_file()
     );
     let only = json(room.path(), "fleet compare a1 b2 --out pages2 --json");
     assert_eq!(only["on_one_side"], serde_json::json!(["two"]));
-    refused(room.path(), "fleet compare a1 places.toml", 1, &["fleet.json"]);
+    refused(room.path(), "fleet compare a1 places.toml", 64, &["is no folder of"]);
     refused(room.path(), "fleet compare a1 -- b1 --json", 64, &["write options before"]);
 
     let added = output(room.path(), "history import a1 b2 --store h.sqlite");
@@ -227,10 +227,40 @@ fn a_run_that_is_cut_at_its_place_gives_what_it_had() {
     assert_nothing_is_left(room.path());
 }
 
+/// What fails here after a run, as a full disk, costs no record: it stays at its place until it is collected.
+#[test]
+fn a_full_disk_here_costs_no_record() {
+    let test = "a_full_disk_here_costs_no_record";
+    if !root_or_skip(test) {
+        return;
+    }
+    let room = room(&["one"], PLAN);
+    let full = room.path().join("full");
+    fs::create_dir(&full).expect("made");
+    let mount = |options: &str| {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "none"]).arg(&full);
+        assert!(command.status().is_ok_and(|status| status.success()), "root can mount");
+    };
+    mount("size=64k");
+    let run = output(room.path(), "fleet run plan.toml --out full/out");
+    let journal = steps(room.path(), "full/out");
+    mount("remount,size=64m");
+    let collected = output(room.path(), "fleet collect full/out --json");
+    let brought = fs::exists(full.join("out/places/one/plan.toml")).unwrap_or(false);
+    let _ = Command::new("umount").arg("-l").arg(&full).status();
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
+    assert!(journal.contains("ended") && !journal.contains("given-back"), "{journal}");
+    assert_eq!(collected.status.code(), Some(0), "{}", text(&collected.stderr));
+    assert_eq!(document(&collected)["places"][0]["is_whole"], true);
+    assert!(brought);
+    assert_nothing_is_left(room.path());
+}
+
 #[test]
 fn a_place_has_one_run_at_a_time_and_comes_free_when_its_lease_ends() {
-    let room = room(&["one"], LONG);
-    let mut run = start(room.path(), "fleet run plan.toml --out first --lease 8s");
+    let room = room(&["one"], PLAN);
+    let mut run = start(room.path(), "fleet run plan.toml --out first --lease 12s");
     wait_for("the run to begin", Duration::from_secs(30), || {
         steps(room.path(), "first").contains("started")
     });
@@ -255,7 +285,13 @@ fn wrong_places_are_refused_before_anything_is_taken() {
     refused(room.path(), "fleet run --on tag=rt", 64, &["no place", "tag=rt", "it has one"]);
     refused(room.path(), "fleet list --on rt", 64, &["is no condition"]);
     refused(room.path(), "fleet list --places none.toml", 1, &["none.toml", "[places.NAME]"]);
-    refused(room.path(), "fleet status plan.toml", 1, &["fleet.json"]);
+    refused(room.path(), "fleet status plan.toml", 64, &["is no folder of `rtscope fleet run`"]);
+    refused(
+        room.path(),
+        "fleet run plan.toml --lease 1s --out out",
+        64,
+        &["shorter than the plan"],
+    );
     fs::write(
         room.path().join("places.toml"),
         "[places.a]\nlocal = true\nprogram = \"plan.toml\"\n",

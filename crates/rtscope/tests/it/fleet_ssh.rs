@@ -243,8 +243,8 @@ fn a_hostile_place_harms_nothing_here() {
         format!("{{\"path\":{path:?},\"bytes\":{bytes},\"sha256\":\"00\"}}")
     };
     for (n, (files, why)) in [
-        (file("../../../../tmp/owned", 4), "is no record"),
-        (file("/etc/owned", 4), "is no record"),
+        (file("../../../../tmp/owned", 4), "an invalid record"),
+        (file("/etc/owned", 4), "an invalid record"),
         (file("plan.toml", 10 << 30), "4096 are the most"),
         (format!("{},{}", file("verdict.json", 9), file("plan.toml", 9)), "is damaged"),
         (String::new(), "made no record"),

@@ -1,21 +1,22 @@
 //! `rtscope fleet collect`: brings what is at the places, after the connection or rtscope itself was lost.
 
-use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
+use std::{
+    path::PathBuf, process::ExitCode, sync::atomic::Ordering::Relaxed, thread, time::Duration,
+};
 
 use rtscope_fleet::{
-    agent::JobState,
     drive::Drive,
     journal::{self, FleetJournal, JobStep},
     places::FleetPlace,
 };
-use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::time::Nanos;
 
 use super::{judged, page, read_places, run};
+use crate::exit;
 
-/// Collect what a fleet's run left at the places, and give the places back
+/// Fetch what a fleet run left at the places, and release them
 ///
-/// It is for a run that was interrupted or killed, or that lost a place. A run that goes on is waited for.
+/// It is for a run that was killed, or that lost contact with a place. If a run is still going, collect waits for it.
 ///
 /// Examples:
 ///   rtscope fleet collect rtscope-runs/fleet-quick-20260101T000000
@@ -28,10 +29,10 @@ pub(in crate::cli) struct Args {
     /// File of places [default: the one of the run]
     #[arg(long, value_name = "FILE")]
     places: Option<PathBuf>,
-    /// End runs that go on, and give all places back without their records
+    /// Remove running jobs and release all places. Their records are lost
     #[arg(long)]
     give_up: bool,
-    /// How long a place that doesn't answer is waited for
+    /// Time to wait for a place that doesn't answer
     #[arg(long, value_name = "TIME", default_value = "1min")]
     patience: Nanos,
     /// Print one JSON document
@@ -44,8 +45,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let journal = FleetJournal::open(&args.folder)?;
     let places = read_places(args.places.as_ref().unwrap_or(&order.places_file))?;
     let jobs = journal::read_jobs(&args.folder)?;
-    let interrupt = Interrupt::install()?;
-    let stop = || interrupt.is_stopped();
+    let stopped = super::listen()?;
+    let stop = || stopped.load(Relaxed);
     thread::scope(|scope| {
         for (name, job) in judged::open_jobs(&jobs) {
             let Some(place) = places.iter().find(|place| place.name == *name) else {
@@ -57,7 +58,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             scope.spawn(move || bring(args, place, job, journal, stop));
         }
     });
-    page::publish(&args.folder, args.json)
+    let code = page::publish(&args.folder, args.json)?;
+    Ok(if args.give_up { ExitCode::from(exit::PASS) } else { code })
 }
 
 fn bring(
@@ -70,15 +72,15 @@ fn bring(
     let record = run::record_folder(journal.folder(), &place.name);
     let patience = Duration::from_nanos(args.patience.0);
     let done = Drive::reach(place, &job.name, journal, stop).and_then(|drive| {
-        // What a killed rtscope began last may not stand in its journal.
-        let has_run = |base: &PathBuf| {
-            job.has_started || drive.state(base).is_ok_and(|state| state != JobState::Copied)
-        };
-        let wants_record = !args.give_up && job.record.is_none();
-        match job.base.as_ref().filter(|base| wants_record && has_run(base)) {
-            Some(base) => drive.finish(base, &record, patience).map(|_| "collected"),
-            None => drive.give_back(job.base.as_deref()).map(|()| "given back"),
+        if args.give_up || job.record.is_some() {
+            return drive.give_back(job.base.as_deref()).map(|()| "released");
         }
+        let brought = drive.resume(job.base.as_deref(), &record, patience)?;
+        Ok(if brought.is_some() {
+            "record collected"
+        } else {
+            "released, because the run had not begun"
+        })
     });
     match done {
         Ok(what) => note!("{}: {what}", place.name),

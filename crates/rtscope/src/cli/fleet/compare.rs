@@ -26,9 +26,9 @@ use crate::{
 
 /// Compare a fleet before and after a change, place by place
 ///
-/// A side is one folder of `rtscope fleet run` or several. Each place is compared with itself. Chances are adjusted for all
-/// figures of all places, so the more places there are, the more a single one must have changed. The exit code is 0
-/// even if places differ.
+/// A side is one folder of `rtscope fleet run` or several. Each place is compared with itself. The test is corrected for the
+/// number of figures and places (Holm). With more places, a single place needs a larger change to count. The exit code
+/// is 0 even if places differ.
 ///
 /// Examples:
 ///   rtscope fleet compare before after
@@ -106,7 +106,7 @@ fn publish(args: &Args, all: &FleetComparison) -> anyhow::Result<()> {
     let out: PathBuf = args.out.as_deref().map_or_else(fresh, Path::to_owned);
     for place in &all.places {
         let page = report::compare::page(&place.comparison);
-        record::write_in(&out, &format!("{}.html", place.place), &page)?;
+        record::write_in(&out.join("places"), &format!("{}.html", place.place), &page)?;
     }
     let page = record::write_in(&out, "index.html", &fleet_compare::page(all))?;
     if args.json {

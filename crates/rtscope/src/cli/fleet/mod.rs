@@ -14,6 +14,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use anyhow::Context;
@@ -23,6 +24,7 @@ use rtscope_fleet::{
     places::{self, FleetPlace},
     selector::Selector,
 };
+use signal_hook::consts::SIGINT;
 
 use crate::{failure::Refused, history::RunPlace};
 
@@ -41,8 +43,8 @@ pub(super) struct Chosen {
     /// File of places
     #[arg(long, value_name = "FILE", default_value = "places.toml")]
     places: PathBuf,
-    /// Choose places, for example tag=rt,arch=arm64 (both must fit), place=drill-* or rack!=3; repeatable (one must
-    /// fit) [default: all]
+    /// Choose places, for example tag=rt,arch=arm64 (all conditions must match), place=drill-* or rack!=3; repeatable: a
+    /// place is chosen if any --on matches [default: all]
     #[arg(long, value_name = "SELECTOR")]
     on: Vec<Selector>,
 }
@@ -84,6 +86,15 @@ pub(super) fn records_in(folder: &Path) -> anyhow::Result<Vec<(PathBuf, RunPlace
         Some((folder.join(job.record?.0), place))
     };
     Ok(jobs.into_iter().filter_map(of_place).collect())
+}
+
+/// Whether the user wants everything to end (SIGINT). A second SIGINT ends rtscope at once, as SIGTERM and SIGHUP do: then
+/// the runs go on at their places.
+fn listen() -> anyhow::Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, stopped.clone())?;
+    signal_hook::flag::register(SIGINT, stopped.clone())?;
+    Ok(stopped)
 }
 
 fn read_places(file: &Path) -> anyhow::Result<Vec<FleetPlace>> {

@@ -29,7 +29,7 @@ pub(super) fn publish(folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
 fn code(report: &FleetReport) -> ExitCode {
     match report.verdict {
         Some(Verdict::Fail) => exit::of_verdict(Verdict::Fail),
-        Some(verdict) if report.is_whole() => exit::of_verdict(verdict),
+        Some(verdict) if report.is_complete() => exit::of_verdict(verdict),
         _ => ExitCode::from(exit::ERROR),
     }
 }

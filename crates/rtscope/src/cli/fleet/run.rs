@@ -22,12 +22,12 @@ use rtscope_fleet::{
     shell::Stop,
 };
 use rtscope_lab::program::GuestProgram;
-use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{plan::Plan, time::Nanos};
 
 use super::{Chosen, page};
 use crate::{
     cli::{shape, this_program},
+    failure::Refused,
     output::shown,
     plans, record,
 };
@@ -35,10 +35,12 @@ use crate::{
 /// Run a plan at many places, and judge the records here
 ///
 /// rtscope copies itself and the plan to each chosen place, runs the plan there, and brings the record back. Nothing is
-/// installed, and nothing is left there. The run goes on if the connection breaks: rtscope connects again, or
-/// `rtscope fleet collect` brings the record later. While a place is taken, no other fleet run gets it.
+/// installed, and nothing is left there. The run continues if the connection breaks or rtscope is killed here: rtscope
+/// connects again, or `rtscope fleet collect` brings the record later. Ctrl-C ends the runs. While a place is taken, no other
+/// fleet run gets it.
 ///
-/// The exit code is 2 if a place failed, 1 if a place brought no record, 3 if a verdict is inconclusive.
+/// The exit code is, in this order: 2 if a place failed, 1 if a place has no complete record, 3 if a verdict is
+/// inconclusive, else 0.
 ///
 /// Examples:
 ///   rtscope fleet run --on tag=rt
@@ -57,11 +59,11 @@ pub(in crate::cli) struct Args {
     /// Number of places that run at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     at_once: u16,
-    /// How often a place that was lost or taken is tried
+    /// Number of tries at a place that is unreachable or taken
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=20))]
     tries: u8,
-    /// How long a place stays taken if nobody gives it back [default: as the file of places says, else twice the
-    /// plan's length and 1 h]
+    /// Time for which a place stays reserved if nobody releases it [default: as the file of places says, else twice the
+    /// plan's length plus 1 h]
     #[arg(long, value_name = "TIME")]
     lease: Option<Nanos>,
     /// Print one JSON document
@@ -89,6 +91,9 @@ type Queued<'a> = (&'a FleetPlace, u8);
 /// Before a place that was lost or taken is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// How long a place that had a run is waited for in one try.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
     let places = args.chosen.read()?;
@@ -98,9 +103,20 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let file = args.chosen.places.canonicalize().unwrap_or_else(|_| args.chosen.places.clone());
     let tags: BTreeMap<_, _> =
         places.iter().map(|place| (place.name.clone(), place.tags.clone())).collect();
+    for place in &places {
+        let lease = args.lease.or(place.lease);
+        if let Some(lease) = lease.filter(|lease| *lease < plan.expected()) {
+            let text = format!(
+                "{}: the lease ({lease}) is shorter than the plan ({})",
+                place.name,
+                plan.expected()
+            );
+            return Err(Refused(text).into());
+        }
+    }
     let journal = FleetJournal::create(&out, &FleetOrder::new(plan.to_toml(), file, tags))?;
-    let interrupt = Interrupt::install_patient()?;
-    let stop = || interrupt.is_stopped();
+    let stopped = super::listen()?;
+    let stop = || stopped.load(Relaxed);
     let tree = rtscope_sys::tree::Tree::default();
     let fleet = Fleet {
         args,
@@ -113,7 +129,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         number: AtomicUsize::new(0),
     };
     note!(
-        "{} at {}, {} each; the records go to {}",
+        "plan {} on {}, {} each; the records go to {}",
         plan.name,
         rtscope_analyse::number::counted(places.len() as u64, "place"),
         plan.expected(),
@@ -135,7 +151,9 @@ impl Fleet<'_> {
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let back = |one| queue.lock().unwrap_or_else(PoisonError::into_inner).insert(0, one);
         let workers = usize::from(self.args.at_once).min(places.len());
+        let at_work = AtomicUsize::new(workers);
         thread::scope(|scope| {
+            scope.spawn(|| self.say_when_stopped(&at_work));
             for _ in 0..workers {
                 scope.spawn(|| {
                     while let Some((place, tries)) = next().filter(|_| !(self.stop)()) {
@@ -145,9 +163,24 @@ impl Fleet<'_> {
                         back((place, tries + 1));
                         self.pause();
                     }
+                    at_work.fetch_sub(1, Relaxed);
                 });
             }
         });
+    }
+
+    fn say_when_stopped(&self, at_work: &AtomicUsize) {
+        while at_work.load(Relaxed) > 0 {
+            if (self.stop)() {
+                note!(
+                    "ending the runs and releasing the places, without their records; Ctrl-C again leaves the runs: \
+                     `rtscope fleet collect {}` collects them later",
+                    self.journal.folder().display()
+                );
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     fn pause(&self) {
@@ -159,49 +192,67 @@ impl Fleet<'_> {
         }
     }
 
-    /// The run that an earlier try began at a place and couldn't bring. One that never began is removed there.
+    /// The job that an earlier try left at a place.
     fn left_open(&self, place: &FleetPlace) -> Option<FleetJob> {
         let jobs =
             journal::read_jobs(self.journal.folder()).unwrap_or_default().remove(&place.name)?;
-        let open = jobs.into_iter().rev().find(FleetJob::is_open)?;
-        if !open.has_started {
-            let earlier = Drive::reach(place, &open.name, self.journal, self.stop);
-            let _ = earlier.and_then(|earlier| earlier.give_back(open.base.as_deref()));
-        }
-        open.has_started.then_some(open)
+        jobs.into_iter().rev().find(FleetJob::is_open)
+    }
+
+    /// Goes on with what an earlier try left. None: nothing of it is left, and another run may begin.
+    fn resumed(&self, place: &FleetPlace, job: &FleetJob) -> Result<Option<bool>, FleetError> {
+        let record = record_folder(self.journal.folder(), &place.name);
+        let drive = Drive::reach(place, &job.name, self.journal, self.stop)?;
+        drive.resume(job.base.as_deref(), &record, PATIENCE)
+    }
+
+    fn begun(&self, place: &FleetPlace, job: &str) -> Result<bool, FleetError> {
+        note!("{}: started", place.name);
+        let planned = self.planned();
+        let lease = self.lease(place);
+        let task = Task {
+            plan: &self.text,
+            planned,
+            lease,
+            patience: PATIENCE,
+            journal: self.journal,
+            stop: self.stop,
+        };
+        let record = record_folder(self.journal.folder(), &place.name);
+        Drive::perform(place, job, &task, &|machine| program_for(place, machine), &record)
+    }
+
+    fn planned(&self) -> Duration {
+        Duration::from_nanos(self.plan.expected().0)
+    }
+
+    fn lease(&self, place: &FleetPlace) -> Duration {
+        let asked = self.args.lease.or(place.lease).map(|lease| Duration::from_nanos(lease.0));
+        asked.unwrap_or(self.planned() * 2 + Duration::from_secs(3600))
     }
 
     /// One try at a place. Whether it is done with, with or without a record.
     fn once(&self, place: &FleetPlace, tries: u8) -> bool {
         let number = self.number.fetch_add(1, Relaxed);
-        let job = hold::job_name(&self.user, self.host.trim(), jiff::Timestamp::now(), number);
-        let planned = Duration::from_nanos(self.plan.expected().0);
-        let lease = self.args.lease.or(place.lease).map(|lease| Duration::from_nanos(lease.0));
-        let lease = lease.unwrap_or(planned * 2 + Duration::from_secs(3600));
-        let task =
-            Task { plan: &self.text, planned, lease, journal: self.journal, stop: self.stop };
-        let record = record_folder(self.journal.folder(), &place.name);
-        let done = match self.left_open(place) {
-            Some(earlier) => {
-                note!("{}: goes on with the run that it has", place.name);
-                let base = earlier.base.clone().unwrap_or_default();
-                Drive::reach(place, &earlier.name, self.journal, self.stop)
-                    .and_then(|drive| drive.finish(&base, &record, lease))
+        let mut job = hold::job_name(&self.user, self.host.trim(), jiff::Timestamp::now(), number);
+        let earlier = self.left_open(place).map(|earlier| (self.resumed(place, &earlier), earlier));
+        let done = match earlier {
+            Some((Err(why), earlier)) => {
+                job = earlier.name;
+                Err(why)
             }
-            None => {
-                note!("{}: begins", place.name);
-                Drive::perform(place, &job, &task, &|machine| program_for(place, machine), &record)
-            }
+            Some((Ok(Some(is_whole)), _)) => Ok(is_whole),
+            Some((Ok(None), _)) | None => self.begun(place, &job),
         };
         match done {
-            Ok(true) => note!("{}: its record is here", place.name),
+            Ok(true) => note!("{}: record collected", place.name),
             Ok(false) => {
-                note!("{}: the run was cut short; its record is here as far as it got", place.name)
+                note!("{}: the run was cut short; what it recorded is collected", place.name)
             }
             Err(why) => {
                 let may_succeed = why.is_connection() || matches!(why, FleetError::Taken { .. });
                 let is_final = !may_succeed || tries >= self.args.tries || (self.stop)();
-                let more = if is_final { "" } else { ": it is tried again after the others" };
+                let more = if is_final { "" } else { "; will be tried again" };
                 note!("{}: {why}{more}", place.name);
                 let failed = JobStep::Failed { why: why.to_string(), is_final };
                 let _ = self.journal.step(&place.name, &job, failed);
