@@ -77,7 +77,7 @@ pub(crate) fn draw(
     } else {
         ""
     };
-    Some(sheet.finish(&format!("One curve a {what}{over}.")))
+    Some(sheet.finish(&format!("One curve per {what}{over}.")))
 }
 
 fn shares<'a>(curve: &'a Curve<'a>, edges: &Edges) -> Option<Shares<'a>> {

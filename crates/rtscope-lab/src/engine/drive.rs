@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Engine, EngineTask, LiveTask, Submission,
+    Engine, EngineTask, LiveTask, SubmittedBatches,
     journal::{CellStep, Spent, TaskJournal},
     order::{CellState, MatrixOrder, Survey},
 };
@@ -236,7 +236,7 @@ impl OrderDrive<'_> {
         let after = match before {
             None => None,
             Some(task) => {
-                let kernel = Submission::write(self.out, vec![task])?;
+                let kernel = SubmittedBatches::write(self.out, vec![task])?;
                 self.engine.submit(&kernel, None)?;
                 *is_first = false;
                 Some(kernel.number)
@@ -244,7 +244,7 @@ impl OrderDrive<'_> {
         };
         let max = self.engine.tasks_max()?.max(1);
         for piece in tasks.chunks(max) {
-            let submission = Submission::write(self.out, piece.to_vec())?;
+            let submission = SubmittedBatches::write(self.out, piece.to_vec())?;
             self.engine.submit(&submission, after)?;
             *is_first = false;
         }
@@ -339,7 +339,7 @@ mod tests {
         order: &'a MatrixOrder,
         out: &'a Path,
         /// Lists that it got: the one that they wait for, and their tasks.
-        got: Vec<(Option<usize>, Submission)>,
+        got: Vec<(Option<usize>, SubmittedBatches)>,
         waiting: Vec<EngineTask>,
         /// Which tasks are lost, by how many began before.
         is_lost: &'a dyn Fn(usize) -> bool,
@@ -376,7 +376,11 @@ mod tests {
             Ok(self.max)
         }
 
-        fn submit(&mut self, tasks: &Submission, after: Option<usize>) -> Result<(), LabError> {
+        fn submit(
+            &mut self,
+            tasks: &SubmittedBatches,
+            after: Option<usize>,
+        ) -> Result<(), LabError> {
             assert!(tasks.tasks.len() <= self.max, "more than it takes");
             self.waiting.extend(&tasks.tasks);
             self.got.push((after, tasks.clone()));

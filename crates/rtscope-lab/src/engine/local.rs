@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Engine, EngineTask, LiveTask, ORDER, Submission, words_of_task};
+use super::{Engine, EngineTask, LiveTask, ORDER, SubmittedBatches, words_of_task};
 use crate::{engine::order::MatrixOrder, error::LabError};
 
 /// How long a task may take to end its guest in order.
@@ -131,7 +131,7 @@ impl Engine for LocalEngine {
         Ok(usize::MAX)
     }
 
-    fn submit(&mut self, tasks: &Submission, after: Option<usize>) -> Result<(), LabError> {
+    fn submit(&mut self, tasks: &SubmittedBatches, after: Option<usize>) -> Result<(), LabError> {
         let submission = tasks.number;
         let ended = Ended { left: tasks.tasks.len(), failed: false };
         self.submissions.insert(submission, ended);
@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    fn submission(number: usize, tasks: Vec<EngineTask>) -> Submission {
-        Submission { number, tasks }
+    fn submission(number: usize, tasks: Vec<EngineTask>) -> SubmittedBatches {
+        SubmittedBatches { number, tasks }
     }
 
     fn until_idle(engine: &mut LocalEngine) -> usize {

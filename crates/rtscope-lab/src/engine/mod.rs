@@ -36,27 +36,27 @@ pub enum EngineTask {
 
 /// Tasks that were handed to an engine in one go. An engine knows a task by its place in the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Submission {
+pub struct SubmittedBatches {
     pub number: usize,
     pub tasks: Vec<EngineTask>,
 }
 
-impl Submission {
+impl SubmittedBatches {
     /// Writes a list of tasks into an order under a number that no other process takes.
     ///
     /// # Errors
     ///
     /// The file can't be written.
-    pub fn write(out: &Path, tasks: Vec<EngineTask>) -> Result<Submission, LabError> {
+    pub fn write(out: &Path, tasks: Vec<EngineTask>) -> Result<SubmittedBatches, LabError> {
         let folder = out.join(ORDER).join("submissions");
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         let mut submission =
-            Submission { number: fs::read_dir(&folder).map_or(0, Iterator::count), tasks };
+            SubmittedBatches { number: fs::read_dir(&folder).map_or(0, Iterator::count), tasks };
         let part = folder.join(format!("part-{}", unique()));
         loop {
             let text = serde_json::to_string(&submission).unwrap_or_default() + "\n";
             fs::write(&part, text).map_err(LabError::file("write", &part))?;
-            let path = Submission::path(out, submission.number);
+            let path = SubmittedBatches::path(out, submission.number);
             match fs::hard_link(&part, &path) {
                 Ok(()) => break,
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => submission.number += 1,
@@ -72,8 +72,8 @@ impl Submission {
     /// # Errors
     ///
     /// There is none of this number, or it can't be read.
-    pub fn read(out: &Path, number: usize) -> Result<Submission, LabError> {
-        let path = Submission::path(out, number);
+    pub fn read(out: &Path, number: usize) -> Result<SubmittedBatches, LabError> {
+        let path = SubmittedBatches::path(out, number);
         let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
         let damaged = |e: serde_json::Error| LabError::Refused(format!("{}: {e}", path.display()));
         serde_json::from_str(&text).map_err(damaged)
@@ -107,7 +107,7 @@ pub trait Engine {
     /// # Errors
     ///
     /// The engine refuses them.
-    fn submit(&mut self, tasks: &Submission, after: Option<usize>) -> Result<(), LabError>;
+    fn submit(&mut self, tasks: &SubmittedBatches, after: Option<usize>) -> Result<(), LabError>;
 
     /// The tasks that wait or run, also those that an earlier process submitted.
     ///
@@ -149,13 +149,13 @@ mod tests {
     #[test]
     fn two_lists_of_tasks_never_have_one_number() {
         let folder = tempfile::tempdir().expect("a folder");
-        let write = |tasks| Submission::write(folder.path(), tasks).expect("written");
+        let write = |tasks| SubmittedBatches::write(folder.path(), tasks).expect("written");
         let first = write(vec![EngineTask::Kernel(0)]);
         // Another site wrote one meanwhile, and an older one is gone.
-        fs::write(Submission::path(folder.path(), 1), "{}").expect("written");
+        fs::write(SubmittedBatches::path(folder.path(), 1), "{}").expect("written");
         let second = write(vec![EngineTask::Batch(3), EngineTask::Batch(7)]);
         assert_eq!((first.number, second.number), (0, 2));
-        assert_eq!(Submission::read(folder.path(), 2).expect("read"), second);
-        Submission::read(folder.path(), 1).expect_err("damaged");
+        assert_eq!(SubmittedBatches::read(folder.path(), 2).expect("read"), second);
+        SubmittedBatches::read(folder.path(), 1).expect_err("damaged");
     }
 }

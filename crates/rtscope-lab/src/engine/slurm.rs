@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use super::{Engine, EngineTask, LiveTask, ORDER, Submission, words_of_task};
+use super::{Engine, EngineTask, LiveTask, ORDER, SubmittedBatches, words_of_task};
 use crate::{
     engine::order::MatrixOrder,
     error::LabError,
@@ -32,7 +32,7 @@ pub struct Slurm {
     tasks_max: Option<usize>,
     /// Jobs by submission, as far as they are known.
     jobs: BTreeMap<usize, String>,
-    lists: BTreeMap<usize, Submission>,
+    lists: BTreeMap<usize, SubmittedBatches>,
     live_jobs: BTreeSet<String>,
 }
 
@@ -57,16 +57,16 @@ impl Slurm {
         Ok(Slurm { out, folder, name, cpus, throttle, tasks_max: None, jobs, lists, live_jobs })
     }
 
-    fn list(&mut self, number: usize) -> Option<&Submission> {
+    fn list(&mut self, number: usize) -> Option<&SubmittedBatches> {
         if !self.lists.contains_key(&number) {
-            self.lists.insert(number, Submission::read(&self.out, number).ok()?);
+            self.lists.insert(number, SubmittedBatches::read(&self.out, number).ok()?);
         }
         self.lists.get(&number)
     }
 
     /// What an array waits for: the job that prepares its kernel. Slurm's throttle is one for each array, so with a
     /// throttle arrays run one after the other.
-    fn dependency(&self, tasks: &Submission, after: Option<usize>) -> Option<String> {
+    fn dependency(&self, tasks: &SubmittedBatches, after: Option<usize>) -> Option<String> {
         let kernel = after.and_then(|after| self.jobs.get(&after));
         let runs_cells = tasks.tasks.iter().any(|task| matches!(task, EngineTask::Batch(_)));
         let is_behind = self.throttle.is_some() && runs_cells;
@@ -91,7 +91,7 @@ impl Engine for Slurm {
         Ok(max)
     }
 
-    fn submit(&mut self, tasks: &Submission, after: Option<usize>) -> Result<(), LabError> {
+    fn submit(&mut self, tasks: &SubmittedBatches, after: Option<usize>) -> Result<(), LabError> {
         let folder = self.out.join(ORDER).join("slurm");
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         let script = folder.join(format!("{}.sh", tasks.number));
@@ -242,8 +242,8 @@ mod tests {
             lists: BTreeMap::new(),
             live_jobs: ["7", "8", "9"].map(str::to_owned).into(),
         };
-        let cells = Submission { number: 3, tasks: vec![EngineTask::Batch(0)] };
-        let kernel = Submission { number: 3, tasks: vec![EngineTask::Kernel(0)] };
+        let cells = SubmittedBatches { number: 3, tasks: vec![EngineTask::Batch(0)] };
+        let kernel = SubmittedBatches { number: 3, tasks: vec![EngineTask::Kernel(0)] };
         assert_eq!(slurm.dependency(&cells, None), None);
         assert_eq!(slurm.dependency(&cells, Some(1)).as_deref(), Some("afterok:8"));
         slurm.throttle = Some(5);

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use rtscope_testing::skip::root_or_skip;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use rtscope_lab::{
     cache::Cache,
     engine::{
-        EngineTask, Submission,
+        EngineTask, SubmittedBatches,
         batch::BatchRun,
         drive::kernel_line,
         journal::{CellStep, TaskJournal, TaskLine},
@@ -42,7 +42,7 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let order = MatrixOrder::read(&out)?;
     env::set_current_dir(&order.folder)
         .with_context(|| format!("can't go to {}", order.folder.display()))?;
-    let list = Submission::read(&out, args.submission)?;
+    let list = SubmittedBatches::read(&out, args.submission)?;
     let Some(task) = list.tasks.get(args.task).copied() else {
         bail!("list {} has no task {}", args.submission, args.task);
     };
