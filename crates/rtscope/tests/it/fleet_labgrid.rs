@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
@@ -91,9 +91,13 @@ impl Labgrid {
         let text = service(&self.far[0], "drill") + &service(&self.far[1], "mill");
         fs::write(room.join("exporter.yaml"), text).expect("written");
         let coordinator = format!("127.0.0.1:{}", self.port);
+        // An exporter that finds no coordinator ends.
+        wait_for("the coordinator", Duration::from_secs(60), || {
+            TcpStream::connect(&coordinator).is_ok()
+        });
         self.exporter =
             Some(Labgrid::program(&room, "exporter", &["-c", &coordinator, "exporter.yaml"]));
-        wait_for("the exporter", Duration::from_secs(30), || {
+        wait_for("the exporter", Duration::from_secs(60), || {
             let mut listed = Labgrid::program(&room, "client", &["-x", &coordinator, "resources"]);
             let done = listed.wait().is_ok_and(|status| status.success());
             done && fs::read_to_string(room.join("client.log"))
