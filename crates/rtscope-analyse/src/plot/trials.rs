@@ -9,7 +9,7 @@ use crate::compare::trial::{Trial, TrialFigure};
 
 const WIDTH: f64 = 700.0;
 const LEFT: f64 = 270.0;
-const RIGHT: f64 = 20.0;
+const RIGHT: f64 = 34.0;
 const TOP: f64 = 34.0;
 const ROW: f64 = 24.0;
 const DOT: f64 = 4.0;

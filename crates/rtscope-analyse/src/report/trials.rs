@@ -137,11 +137,11 @@ pub fn headline(all: &TuneTrials) -> String {
             trial.name,
             trial.effect.text()
         ),
-        None if all.alone.trials.is_empty() => "no setting was tried".to_owned(),
+        None if all.alone.trials.is_empty() => "No setting was tried".to_owned(),
         None if !of(TrialEffect::Better).is_empty() => {
             format!("{} looked better, but was not measured again{worse}", of(TrialEffect::Better))
         }
-        None => format!("no setting is shown to help{worse}"),
+        None => format!("No setting is shown to help{worse}"),
     }
 }
 
