@@ -148,8 +148,7 @@ pub fn look(place: &FleetPlace, stop: Stop<'_>) -> Result<Facts, FleetError> {
     }
     let folder = place.folder.as_deref().unwrap_or_default();
     let answer = Shell::of(place).run(include_str!("scripts/look.sh"), &[folder], stop)?;
-    let facts = Facts::read(&answer.success()?);
-    Ok(facts)
+    Ok(Facts::read(&answer.success()?))
 }
 
 impl<'a> Drive<'a> {
@@ -254,18 +253,15 @@ impl<'a> Drive<'a> {
         // Not to be interrupted: what it began would have to be found again.
         let answer = self.shell.run(include_str!("scripts/take.sh"), &words, &|| false);
         if matches!(answer, Err(FleetError::NotLetIn(_))) {
-            self.return_to_coordinator()?;
-            self.note(JobStep::GivenBack)?;
+            self.nothing_is_left()?;
         }
         let answer = answer?;
         if answer.code == MADE_NOTHING {
-            self.return_to_coordinator()?;
-            self.note(JobStep::GivenBack)?;
+            self.nothing_is_left()?;
         }
         let facts = Facts::read(&answer.success()?);
         if let Some((holder, seconds)) = facts.held {
-            self.return_to_coordinator()?;
-            self.note(JobStep::GivenBack)?;
+            self.nothing_is_left()?;
             return Err(FleetError::Taken { holder, seconds });
         }
         if !facts.base.is_absolute() {
@@ -526,15 +522,15 @@ impl<'a> Drive<'a> {
             let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
             patient.again(|| patient.shell.run(drop, &words, patient.stop)?.success())?;
         }
-        self.return_to_coordinator()?;
-        self.note(JobStep::GivenBack)
+        self.nothing_is_left()
     }
 
-    fn return_to_coordinator(&self) -> Result<(), FleetError> {
-        match &self.place.reach {
-            Reach::Labgrid { coordinator, .. } => coordinator.release(&self.place.name),
-            _ => Ok(()),
+    /// Nothing of the job is at the place any more: a coordinator gets it back.
+    fn nothing_is_left(&self) -> Result<(), FleetError> {
+        if let Reach::Labgrid { coordinator, .. } = &self.place.reach {
+            coordinator.release(&self.place.name)?;
         }
+        self.note(JobStep::GivenBack)
     }
 }
 
