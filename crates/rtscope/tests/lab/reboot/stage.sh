@@ -49,8 +49,8 @@ pids() {
         [ $# -gt 19 ] || continue
         case $2 in
         "(kworker"* | "(stage"* | "(ls)" | "(grep)" | "(sort)") continue ;;
-        # Ends while the setting thp is `never`.
-        "(khugepaged)") continue ;;
+        # The one ends while the setting thp is `never`, the other a few seconds after a mount.
+        "(khugepaged)" | "(ext4lazyinit)") continue ;;
         esac
         [ "$4" = 2 ] && [ "${19}" = -20 ] || echo "$pid"
     done
