@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     config::merge::{self, Value},
+    digest::key_of,
     error::LabError,
     spec::{Base, Fragment, Spec},
 };
@@ -143,8 +144,9 @@ pub(super) fn with_options(good: &Spec, changes: &[OptionChange], applied: &[usi
         }
     };
     let text: String = applied.iter().map(line).collect();
+    let key = key_of(&[("options", text.as_bytes())]);
     spec.fragments.push(Fragment { name: "bisect".to_owned(), text });
-    spec.name = format!("{}-bisect", good.name);
+    spec.name = format!("{}-bisect-{}", good.name, key.get(..12).unwrap_or(&key));
     spec
 }
 

@@ -5,24 +5,16 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    thread,
 };
 
-use rtscope_model::plan::Plan;
 use serde::Serialize;
 
 use super::{Answer, FoundChanges, axis};
 use crate::{
-    build::{self, BuildChoice},
     cache::Cache,
-    digest::key_of,
     error::LabError,
     kernel_ref::{KernelRef, check_labels},
-    kernel_under_test::ExpectedKernel,
-    lab::{Host, Lab, Outcomes},
-    queue::QueuedRun,
-    record_folders::{self, FolderLock},
-    source,
+    lab::Lab,
     spec::{self, Spec, SpecSource},
 };
 
@@ -57,23 +49,50 @@ pub struct JudgedKernel {
     records: Vec<String>,
 }
 
-/// Judges what came of the guests of one kernel.
-pub type Judge<'a, E> = &'a mut dyn FnMut(&[QueuedRun], Outcomes) -> Result<Answer, E>;
+/// A kernel that the search asks about.
+#[derive(Clone, Debug)]
+pub struct CandidateKernel {
+    /// What the steps call it.
+    pub title: String,
+    pub kernel: KernelRef,
+    /// How it is built; none for one that is there, or that is fetched.
+    pub spec: Option<Box<Spec>>,
+}
+
+/// What became of a candidate.
+#[derive(Clone, Debug)]
+pub struct JudgedCandidate {
+    pub answer: Answer,
+    /// Folders of its records, below that of the search.
+    pub records: Vec<String>,
+}
+
+/// Where kernels are built, run and judged.
+pub trait KernelBench<E> {
+    /// The lab that the kernels are for.
+    fn lab(&self) -> &Lab;
+
+    /// Judges some kernels, which differ from each other and from all before.
+    ///
+    /// # Errors
+    ///
+    /// The user ended it, or this machine can't do it. A kernel that doesn't build or boot is no error.
+    fn judge(&mut self, candidates: &[CandidateKernel]) -> Result<Vec<JudgedCandidate>, E>;
+}
 
 /// A search and what it has judged.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
 pub struct Bisection<'a, E> {
-    lab: Lab,
-    host: &'a Host<'a>,
-    plan: &'a Plan,
-    seeds: u64,
+    bench: &'a mut dyn KernelBench<E>,
+    /// Kernels that the bench is asked about in one go.
+    ways: usize,
+    /// Tells the user how far it is.
+    note: &'a dyn Fn(&str),
+    /// Folder of the records.
     out: PathBuf,
-    judge: Judge<'a, E>,
     /// Answers by kernel: nothing is run twice.
     known: BTreeMap<KernelRef, Answer>,
     steps: Vec<JudgedKernel>,
-    /// The folder of the records, from the first one on.
-    claim: Option<FolderLock>,
 }
 
 /// Which of the ends must be built, said before the other one runs.
@@ -100,17 +119,15 @@ fn is_end(applied: &[usize], all: usize) -> Option<usize> {
 }
 
 impl<'a, E: From<LabError>> Bisection<'a, E> {
-    /// A search that runs a plan with so many seeds in each kernel, and keeps the records in a folder.
+    /// A search whose bench keeps the records in a folder.
     pub fn new(
-        lab: Lab,
-        host: &'a Host<'a>,
-        plan: &'a Plan,
-        seeds: u64,
+        bench: &'a mut dyn KernelBench<E>,
+        ways: usize,
+        note: &'a dyn Fn(&str),
         out: &Path,
-        judge: Judge<'a, E>,
     ) -> Bisection<'a, E> {
         let (known, steps, out) = (BTreeMap::new(), Vec::new(), out.to_owned());
-        Bisection { lab, host, plan, seeds, out, judge, known, steps, claim: None }
+        Bisection { bench, ways: ways.max(1), note, out, known, steps }
     }
 
     /// The kernels that were judged, in their order.
@@ -160,10 +177,11 @@ impl<'a, E: From<LabError>> Bisection<'a, E> {
         let ends = [good.label(), bad.label()];
         let changes = axis::word_changes(good.words(), bad.words());
         let texts = changes.iter().map(axis::WordChange::text).collect::<Vec<_>>();
-        self.culprits("words", &texts, &mut |search, applied| {
+        self.culprits("words", &texts, &|applied| {
             let words = axis::with_words(good.words(), &changes, applied);
+            let kernel = KernelRef::named(good.name(), words);
             let end = is_end(applied, texts.len()).map(|end| ends[end]);
-            search.answer(&KernelRef::named(good.name(), words), end)
+            CandidateKernel { title: end.unwrap_or(kernel.label()).to_owned(), kernel, spec: None }
         })
     }
 
@@ -175,17 +193,16 @@ impl<'a, E: From<LabError>> Bisection<'a, E> {
         ends: [&str; 2],
     ) -> Result<BisectionFinding, E> {
         let changes = axis::option_changes(good, bad)?;
-        if let Some(text) = to_build([good, bad], self.lab.cache()) {
-            (self.host.note)(&text);
+        if let Some(text) = to_build([good, bad], self.bench.lab().cache()) {
+            (self.note)(&text);
         }
         let texts = changes.iter().map(axis::OptionChange::text).collect::<Vec<_>>();
-        self.culprits("options", &texts, &mut |search, applied| {
+        self.culprits("options", &texts, &|applied| {
             let title = match is_end(applied, texts.len()) {
                 Some(end) => ends[end].to_owned(),
                 None => format!("{} with {} of {}", good.name, applied.len(), texts.len()),
             };
-            let spec = axis::with_options(good, &changes, applied);
-            search.built(&spec, words, &title)
+            to_be_built(axis::with_options(good, &changes, applied), words, title)
         })
     }
 
@@ -194,24 +211,30 @@ impl<'a, E: From<LabError>> Bisection<'a, E> {
         &mut self,
         between: &'static str,
         texts: &[String],
-        judge: &mut impl FnMut(&mut Self, &[usize]) -> Result<Answer, E>,
+        candidate: &dyn Fn(&[usize]) -> CandidateKernel,
     ) -> Result<BisectionFinding, E> {
         let all: Vec<usize> = (0..texts.len()).collect();
-        let good = judge(self, &[])?;
-        let bad = judge(self, &all)?;
-        self.check_ends(&good, &bad)?;
-        let FoundChanges { changes, vague } =
-            super::culprits(texts.len(), &mut |applied| judge(self, applied))?;
+        self.check_ends(candidate(&[]), candidate(&all))?;
+        let ways = self.ways;
+        let found = super::culprits(texts.len(), ways, &mut |asked: &[Vec<usize>]| {
+            self.answers(asked.iter().map(|applied| candidate(applied)).collect())
+        })?;
+        let FoundChanges { changes, vague } = found;
         let changes = changes.iter().map(|at| texts[*at].clone()).collect();
         Ok(BisectionFinding { between, changes, vague })
     }
 
     fn row(&mut self, row: &[KernelRef]) -> Result<BisectionFinding, E> {
-        self.lab.check_named(row)?;
-        let good = self.answer(&row[0], None)?;
-        let bad = self.answer(&row[row.len() - 1], None)?;
-        self.check_ends(&good, &bad)?;
-        let (good, bad) = super::first_bad(row.len() - 1, &mut |at| self.answer(&row[at], None))?;
+        self.bench.lab().check_named(row)?;
+        let candidate = |at: usize| {
+            let kernel = row[at].clone();
+            CandidateKernel { title: kernel.label().to_owned(), kernel, spec: None }
+        };
+        let (last, ways) = (row.len() - 1, self.ways);
+        self.check_ends(candidate(0), candidate(last))?;
+        let (good, bad) = super::first_bad(last, ways, &mut |asked: &[usize]| {
+            self.answers(asked.iter().map(|at| candidate(*at)).collect())
+        })?;
         let text = format!("between {} and {}", row[good].label(), row[bad].label());
         Ok(BisectionFinding { between: "kernels", changes: vec![text], vague: bad - good > 1 })
     }
@@ -222,33 +245,43 @@ impl<'a, E: From<LabError>> Bisection<'a, E> {
         spec: &Spec,
         ends: &Ends<'_>,
     ) -> Result<BisectionFinding, E> {
-        fs::metadata(tree).map_err(LabError::file("read --tree", tree))?;
-        let place = key_of(&[("tree", tree.as_os_str().as_encoded_bytes())]);
-        let place = self.lab.cache().root().join("bisect").join(place);
-        let parent = place.parent().unwrap_or(&place);
-        fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
-        let mut spec = spec.clone();
-        spec.source = SpecSource::Folder { path: place.clone() };
-        spec.name = format!("{}-bisect", spec.name);
-        let [good, bad] = [ends.good, ends.bad].map(|name| super::commit(tree, name));
-        let good = self.commit(tree, &good?, &place, &spec)?;
-        let bad = self.commit(tree, &bad?, &place, &spec)?;
-        self.check_ends(&good, &bad)?;
-        let mut judge = |commit: &str| self.commit(tree, commit, &place, &spec);
-        let (commit, may_be) = super::first_bad_commit(tree, ends.good, ends.bad, &mut judge)?;
+        let tree = &fs::canonicalize(tree).map_err(LabError::file("read --tree", tree))?;
+        let candidate = |commit: &str| -> Result<CandidateKernel, LabError> {
+            let short = commit.get(..12).unwrap_or(commit);
+            let name = format!("{}-bisect-{short}", spec.name);
+            let from = tree.display().to_string();
+            let (reference, commit_too) = (commit.to_owned(), Some(commit.to_owned()));
+            let source = SpecSource::Git { from, reference, commit: commit_too };
+            let spec = Spec { name, source, ..spec.clone() };
+            Ok(to_be_built(spec, &[], super::in_words(tree, commit)?))
+        };
+        let ends = (ends.good, ends.bad);
+        let [good, bad] = [ends.0, ends.1].map(|name| super::commit(tree, name));
+        self.check_ends(candidate(&good?)?, candidate(&bad?)?)?;
+        let ways = self.ways;
+        let mut judge = |asked: &[String]| {
+            let asked = asked.iter().map(|commit| candidate(commit));
+            self.answers(asked.collect::<Result<_, _>>()?)
+        };
+        let (commit, may_be) = super::first_bad_commit(tree, ends, ways, &mut judge)?;
         let all = std::iter::once(&commit).chain(&may_be);
         let changes = all.map(|name| super::in_words(tree, name)).collect::<Result<_, _>>()?;
         Ok(BisectionFinding { between: "commits", changes, vague: !may_be.is_empty() })
     }
 
-    fn commit(&mut self, tree: &Path, name: &str, at: &Path, spec: &Spec) -> Result<Answer, E> {
-        let title = super::in_words(tree, name)?;
-        super::check_out(tree, name, at)?;
-        self.built(spec, &[], &title)
-    }
-
     /// The search makes sense only between a good end and a bad one.
-    fn check_ends(&self, good: &Answer, bad: &Answer) -> Result<(), LabError> {
+    fn check_ends(&mut self, good: CandidateKernel, bad: CandidateKernel) -> Result<(), E> {
+        let answers = match self.ways {
+            // A good end that isn't one spares the run of the other.
+            1 => {
+                let mut answers = self.answers(vec![good])?;
+                if answers == [Answer::Good] {
+                    answers.extend(self.answers(vec![bad])?);
+                }
+                answers
+            }
+            _ => self.answers(vec![good, bad])?,
+        };
         let wrong = |end: &str, answer: &Answer, is: &str| {
             let why = match answer {
                 Answer::Unknown(why) => format!("can't be judged: {why}"),
@@ -259,86 +292,53 @@ impl<'a, E: From<LabError>> Bisection<'a, E> {
                 self.out.display()
             ))
         };
-        match (good, bad) {
-            (Answer::Good, Answer::Bad) => Ok(()),
-            (Answer::Good, _) => Err(wrong("bad", bad, "good")),
-            _ => Err(wrong("good", good, "bad")),
+        match answers.as_slice() {
+            [Answer::Good, Answer::Bad] => Ok(()),
+            [Answer::Good, bad] => Err(wrong("bad", bad, "good").into()),
+            [good, ..] => Err(wrong("good", good, "bad").into()),
+            [] => Err(LabError::NotReached.into()),
         }
     }
 
-    fn check_interrupted(&self) -> Result<(), LabError> {
-        if (self.host.stop)() { Err(LabError::Interrupted) } else { Ok(()) }
-    }
-
-    /// Builds a kernel where it isn't kept, and judges it. One that doesn't build can't be judged.
-    fn built(&mut self, spec: &Spec, words: &[String], title: &str) -> Result<Answer, E> {
-        let cache = self.lab.cache().clone();
-        let (label, arch) = (spec.name.clone(), spec.arch.clone());
-        self.lab.check(&[ExpectedKernel { label, arch, is_prebuilt: false, is_fetched: false }])?;
-        let mut report = self.host.report();
-        let fetched = source::fetch(spec, &cache, None, &mut report)?;
-        let jobs = thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        let choice = BuildChoice { jobs, lost_too: true };
-        let kernel = build::built_already(spec, &fetched, &cache).and_then(|kept| match kept {
-            Some(kernel) => Ok(kernel),
-            None => {
-                let prepared = build::prepare(spec, &fetched, &cache, false, false, &mut report)?;
-                build::build(spec, &prepared, &cache, choice, &mut report)
+    /// The answers for some kernels, of which the bench is asked about those that it has not judged yet.
+    fn answers(&mut self, asked: Vec<CandidateKernel>) -> Result<Vec<Answer>, E> {
+        let order: Vec<KernelRef> = asked.iter().map(|one| one.kernel.clone()).collect();
+        let mut new: Vec<CandidateKernel> = Vec::new();
+        for candidate in asked {
+            let is_asked = new.iter().any(|one| one.kernel == candidate.kernel);
+            if !is_asked && !self.known.contains_key(&candidate.kernel) {
+                new.push(candidate);
             }
-        });
-        self.check_interrupted()?;
-        match kernel {
-            Ok(kernel) => {
-                let kernel = KernelRef::named(&kernel.manifest.key, words.to_vec());
-                self.answer(&kernel, Some(title))
+        }
+        if !new.is_empty() {
+            let judged = self.bench.judge(&new)?;
+            for (candidate, judged) in new.into_iter().zip(judged) {
+                self.note(&candidate.title, &judged);
+                self.known.insert(candidate.kernel, judged.answer);
             }
-            Err(e @ LabError::Build { .. }) => {
-                let why = e.to_string().lines().next().unwrap_or_default().to_owned();
-                Ok(self.note(title, Answer::Unknown(why), Vec::new()))
-            }
-            Err(e) => Err(e.into()),
         }
-    }
-
-    /// Runs the plan in a kernel and has it judged.
-    fn answer(&mut self, kernel: &KernelRef, title: Option<&str>) -> Result<Answer, E> {
-        if let Some(known) = self.known.get(kernel) {
-            return Ok(known.clone());
-        }
-        let mut report = self.host.report();
-        let mut found = self.lab.kernels(std::slice::from_ref(kernel), &mut report)?.remove(0);
-        let title = title.unwrap_or(&found.label).to_owned();
-        found.label.clone_from(&title);
-        let number = self.known.len() + 1;
-        let mut runs = Vec::new();
-        for seed in 1..=self.seeds {
-            let run = self.lab.plan_run(&found, self.plan, seed, &mut report)?;
-            let name = format!("{number:02}-{}-seed{seed}", record_folders::safe(&title));
-            runs.push(QueuedRun { run, folder: self.out.join(name) });
-        }
-        if self.claim.is_none() {
-            self.claim = Some(record_folders::claim_empty(&self.out)?);
-        }
-        let outcomes = self.lab.run(&runs, self.host)?;
-        self.check_interrupted()?;
-        let answer = (self.judge)(&runs, outcomes)?;
-        self.known.insert(kernel.clone(), answer.clone());
-        let folders = runs.iter().map(QueuedRun::folder_name).collect();
-        Ok(self.note(&title, answer, folders))
+        let answer = |kernel: &KernelRef| self.known.get(kernel).cloned();
+        order.iter().map(|kernel| answer(kernel).ok_or(LabError::NotReached.into())).collect()
     }
 
     /// Notes a step and tells it.
-    fn note(&mut self, kernel: &str, answer: Answer, records: Vec<String>) -> Answer {
-        let (word, why) = match &answer {
+    fn note(&mut self, kernel: &str, judged: &JudgedCandidate) {
+        let (word, why) = match &judged.answer {
             Answer::Good => ("good", None),
             Answer::Bad => ("bad", None),
             Answer::Unknown(why) => ("unknown", Some(why.clone())),
         };
         let told = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        (self.host.note)(&format!("step {}: {kernel} is {word}{told}", self.steps.len() + 1));
+        (self.note)(&format!("step {}: {kernel} is {word}{told}", self.steps.len() + 1));
+        let records = judged.records.clone();
         self.steps.push(JudgedKernel { kernel: kernel.to_owned(), answer: word, why, records });
-        answer
     }
+}
+
+/// A kernel that is built unless it is there. Its name is that of its configuration and source alone.
+fn to_be_built(spec: Spec, words: &[String], title: String) -> CandidateKernel {
+    let kernel = KernelRef::named(&spec.name, words.to_vec());
+    CandidateKernel { title, kernel, spec: Some(Box::new(spec)) }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::{
     disk,
     error::LabError,
     progress::{Report, StepProgress, step},
-    source::{Fetched, SourceTree},
+    source::{Fetched, SourceTree, identity_of},
     spec::Spec,
     tool::{self, Need},
 };
@@ -129,7 +129,7 @@ pub fn built_already(
     fetched: &Fetched,
     cache: &Cache,
 ) -> Result<Option<KeptKernel>, LabError> {
-    let target = Target::new(spec, &identity(fetched), cache)?;
+    let target = Target::new(spec, &identity_of(fetched), cache)?;
     if target.is_configured() {
         let path = target.objects.join(".config");
         let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
@@ -141,12 +141,6 @@ pub fn built_already(
             && kernel.manifest.inputs.get("inputs") == Some(&target.inputs_key)
     };
     Ok(cache.kernels().into_iter().find(of_inputs))
-}
-
-fn identity(fetched: &Fetched) -> Vec<(String, String)> {
-    let source = ("source".to_owned(), fetched.identity.clone());
-    let patches = fetched.patches.iter().map(|p| (format!("patch {}", p.name), p.sha256.clone()));
-    std::iter::once(source).chain(patches).collect()
 }
 
 /// Unpacks, patches and configures. A configuration that is there already is kept, unless `again`.

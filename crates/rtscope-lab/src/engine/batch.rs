@@ -115,8 +115,8 @@ impl BatchRun<'_> {
 
     fn kernel(&self, kernel: usize) -> Result<KernelUnderTest, LabError> {
         let asked = KernelRef::parse(&self.order.kernels[kernel])?;
-        let found = self.lab.kernels(std::slice::from_ref(&asked), &mut self.host.report())?;
-        let found = found.into_iter().next().ok_or(LabError::NotReached)?;
+        let report = &mut self.host.report();
+        let found = MatrixOrder::find_kernel(self.out, &asked, self.lab, report)?;
         MatrixOrder::pin(self.out, &asked, &found.sha256)?;
         Ok(found)
     }

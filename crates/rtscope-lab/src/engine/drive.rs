@@ -413,6 +413,7 @@ mod tests {
             cache: "cache".into(),
             program_sha256: "0".to_owned(),
             has_guest_program: false,
+            specs: BTreeMap::new(),
         };
         let mut order = MatrixOrder::new(&request).expect("an order");
         order.split(Duration::from_secs(300), |_, _| Duration::from_secs(6));

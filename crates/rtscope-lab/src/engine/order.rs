@@ -5,6 +5,7 @@
 //! OUT/CELL                the record of a cell, renamed into its place when it was whole
 //! OUT/order/rtscope       the program that made the order and runs its tasks
 //! OUT/order/kernels       the SHA-256 of each kernel, from when it was found first
+//! OUT/order/built         the cache's key of each kernel that was built from a spec of the order
 //! OUT/order/submissions   lists of tasks that engines got
 //! OUT/order/claims        who works on which cell
 //! OUT/order/parts         records that are not whole yet
@@ -25,11 +26,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{ORDER, unique};
 use crate::{
+    cache::Cache,
     digest::key_of,
     error::LabError,
     kernel_ref::KernelRef,
-    lab::as_run,
+    kernel_under_test::{KernelUnderTest, is_to_prepare},
+    lab::{Lab, as_run},
     options::GuestOptions,
+    progress::Report,
     record_folders::{GUESTS, is_taken, names},
 };
 
@@ -49,6 +53,8 @@ pub struct MatrixRequest {
     pub program_sha256: String,
     /// Whether that program is another one than the one that runs the tasks.
     pub has_guest_program: bool,
+    /// Files of specs by the kernels' names, for kernels that only this order knows.
+    pub specs: BTreeMap<String, PathBuf>,
 }
 
 /// One guest of the matrix.
@@ -82,6 +88,9 @@ pub struct MatrixOrder {
     /// The plans, as TOML.
     pub plans: Vec<String>,
     pub cells: Vec<OrderedCell>,
+    /// Files of specs by the kernels' names, for kernels that only this order knows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub specs: BTreeMap<String, PathBuf>,
     /// Cells of each batch. All of a batch are of one kernel.
     pub batches: Vec<Vec<usize>>,
 }
@@ -129,6 +138,7 @@ impl MatrixOrder {
             kernels: typed,
             plans,
             cells,
+            specs: request.specs.clone(),
             batches: Vec::new(),
         })
     }
@@ -285,6 +295,60 @@ impl MatrixOrder {
         let key = key_of(&[("kernel", kernel.name().as_bytes())]);
         out.join(ORDER).join("kernels").join(key)
     }
+
+    /// Takes note of the key of a kernel that was built from a spec of this order. Another kernel of the cache, which
+    /// has the same key under another name, is that very kernel.
+    ///
+    /// # Errors
+    ///
+    /// The note can't be written.
+    pub fn note_built(out: &Path, kernel: &KernelRef, key: &str) -> Result<(), LabError> {
+        let path = MatrixOrder::built(out, kernel);
+        write_once(&path, key.as_bytes()).map_err(LabError::file("write", &path)).map(drop)
+    }
+
+    fn built(out: &Path, kernel: &KernelRef) -> PathBuf {
+        out.join(ORDER).join("built").join(kernel.name())
+    }
+
+    /// A kernel as the cache has it: by the key under which it was built, else as it was asked for.
+    fn as_kept(out: &Path, kernel: &KernelRef) -> KernelRef {
+        match fs::read_to_string(MatrixOrder::built(out, kernel)) {
+            Ok(key) => KernelRef::named(&key, kernel.words().to_vec()),
+            Err(_) => kernel.clone(),
+        }
+    }
+
+    /// Whether a kernel is still to be fetched or built.
+    #[must_use]
+    pub fn is_to_prepare(
+        out: &Path,
+        specs: &BTreeMap<String, PathBuf>,
+        kernel: &KernelRef,
+        cache: &Cache,
+    ) -> bool {
+        match specs.contains_key(kernel.name()) {
+            true => cache.find(MatrixOrder::as_kept(out, kernel).name()).is_none(),
+            false => is_to_prepare(kernel, cache),
+        }
+    }
+
+    /// Finds a kernel of an order, which keeps the name that it has there.
+    ///
+    /// # Errors
+    ///
+    /// It isn't there, or is damaged.
+    pub fn find_kernel(
+        out: &Path,
+        asked: &KernelRef,
+        lab: &Lab,
+        report: &mut Report<'_>,
+    ) -> Result<KernelUnderTest, LabError> {
+        let kept = MatrixOrder::as_kept(out, asked);
+        let found = lab.kernels(std::slice::from_ref(&kept), report)?.into_iter().next();
+        let found = found.ok_or(LabError::NotReached)?;
+        Ok(KernelUnderTest { label: asked.label().to_owned(), ..found })
+    }
 }
 
 /// What became of a cell.
@@ -348,6 +412,7 @@ mod tests {
             cache: "cache".into(),
             program_sha256: "0".to_owned(),
             has_guest_program: false,
+            specs: BTreeMap::new(),
         };
         MatrixOrder::new(&request).expect("an order")
     }

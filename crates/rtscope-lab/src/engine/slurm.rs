@@ -57,6 +57,20 @@ impl Slurm {
         Ok(Slurm { out, folder, name, cpus, throttle, tasks_max: None, jobs, lists, live_jobs })
     }
 
+    /// How many nodes take tasks.
+    ///
+    /// # Errors
+    ///
+    /// Slurm isn't here, or doesn't answer.
+    pub fn nodes() -> Result<usize, LabError> {
+        tool::require(&[Need::of("sinfo", "slurm-client")])?;
+        let mut command = Command::new("sinfo");
+        command.args(["--noheader", "--Node", "--format=%N", "--states=idle,alloc,mix"]);
+        let names: BTreeSet<String> =
+            tool::output(&mut command)?.lines().map(|line| line.trim().to_owned()).collect();
+        Ok(names.len())
+    }
+
     fn list(&mut self, number: usize) -> Option<&SubmittedBatches> {
         if !self.lists.contains_key(&number) {
             self.lists.insert(number, SubmittedBatches::read(&self.out, number).ok()?);

@@ -275,6 +275,9 @@ fn git(
 ) -> Result<(PathBuf, String), LabError> {
     tool::require(&[Need::of("git", "git")])?;
     is_repository(from)?;
+    if let Some(own) = commit.and_then(|commit| repository_with(from, commit)) {
+        return Ok((own, commit.unwrap_or_default().to_owned()));
+    }
     let name = format!("git-{}", key_of(&[("from", from.as_bytes())]));
     let repository = cache.downloads().join(name);
     let git = |words: &[&str]| {
@@ -298,6 +301,15 @@ fn git(
         ))),
         _ => Ok((repository, found)),
     }
+}
+
+/// The repository of a folder of this machine, if it has the commit: nothing is fetched then.
+fn repository_with(from: &str, commit: &str) -> Option<PathBuf> {
+    let git = |words: &[&str]| tool::output(Command::new("git").arg("-C").arg(from).args(words));
+    Path::new(from).is_dir().then_some(())?;
+    git(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).ok()?;
+    let folder = git(&["rev-parse", "--absolute-git-dir"]).ok()?;
+    Some(PathBuf::from(folder.trim()))
 }
 
 /// What git said, after what was fetched from where, and before what helps.
@@ -411,6 +423,34 @@ fn pairing(version: Version, patches: &[PatchFile]) -> Result<Vec<String>, LabEr
     Ok(warnings)
 }
 
+/// What a source with its patches is.
+pub(crate) fn identity_of(fetched: &Fetched) -> Vec<(String, String)> {
+    let source = ("source".to_owned(), fetched.identity.clone());
+    let patches = fetched.patches.iter().map(|p| (format!("patch {}", p.name), p.sha256.clone()));
+    std::iter::once(source).chain(patches).collect()
+}
+
+fn key_of_tree(identity: &[(String, String)]) -> String {
+    let pairs: Vec<(&str, &[u8])> =
+        identity.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    key_of(&pairs)
+}
+
+/// Removes the unpacked source of a spec, which the next build of it unpacks again.
+///
+/// # Errors
+///
+/// It isn't there to be unpacked again, or can't be removed.
+pub fn discard(spec: &Spec, cache: &Cache, report: &mut Report<'_>) -> Result<(), LabError> {
+    let key = key_of_tree(&identity_of(&fetch(spec, cache, None, report)?));
+    let path = cache.tree(&key);
+    let _lock = cache.lock(&key, report)?;
+    match path.is_dir() {
+        true => fs::remove_dir_all(&path).map_err(LabError::file("remove", &path)),
+        false => Ok(()),
+    }
+}
+
 /// Makes the source ready: unpacked and patched, once; a folder without patches is used as it is.
 ///
 /// # Errors
@@ -421,16 +461,12 @@ pub fn tree(
     cache: &Cache,
     report: &mut Report<'_>,
 ) -> Result<SourceTree, LabError> {
-    let mut identity = vec![("source".to_owned(), fetched.identity.clone())];
-    identity
-        .extend(fetched.patches.iter().map(|p| (format!("patch {}", p.name), p.sha256.clone())));
+    let identity = identity_of(fetched);
     if let (SourceLocation::Folder(path), true) = (&fetched.place, fetched.patches.is_empty()) {
         let version = Version::of_tree(path)?;
         return Ok(SourceTree { path: path.clone(), version, identity, report: None });
     }
-    let pairs: Vec<(&str, &[u8])> =
-        identity.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-    let key = key_of(&pairs);
+    let key = key_of_tree(&identity);
     let path = cache.tree(&key);
     let _lock = cache.lock(&key, report)?;
     if path.is_dir() {

@@ -3,6 +3,8 @@
 //!
 //! A spec with variants makes several kernels of one source; a kernel is called `SPEC-VARIANT`.
 
+mod written;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -13,6 +15,7 @@ use rtscope_model::text::{Problem, TextError, is_toml_file, line_of, problem_of,
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+pub use self::written::write;
 use crate::{
     config::merge,
     error::LabError,

@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
 };
 
 use anyhow::{Context, bail};
@@ -19,7 +19,10 @@ use rtscope_lab::{
     kernel_ref::KernelRef,
     kernel_under_test::is_to_build,
     options::GuestOptions,
+    source,
+    spec::{self, SpecSource},
 };
+use serde_json::Value;
 
 use super::order::Lab;
 use crate::exit;
@@ -101,18 +104,48 @@ fn prepare(
 
 fn prepared(out: &Path, order: &MatrixOrder, asked: &KernelRef) -> anyhow::Result<()> {
     let lab = lab(out, order)?;
-    if is_to_build(asked.name(), lab.lab.cache()) {
-        let status = Command::new(env::current_exe()?)
-            .args(["kernel", "build", asked.name(), "--cache"])
-            .arg(&order.cache)
-            .status()?;
-        if !status.success() {
-            bail!("`rtscope kernel build {}` failed ({status})", asked.name());
+    let cache = lab.lab.cache();
+    if MatrixOrder::is_to_prepare(out, &order.specs, asked, cache) {
+        match order.specs.get(asked.name()) {
+            Some(spec) => {
+                let key = build(order, &spec.display().to_string(), &["--lost-options-too"])?;
+                MatrixOrder::note_built(out, asked, &key)?;
+                discard_source(&lab, spec)?;
+            }
+            None if is_to_build(asked.name(), cache) => {
+                build(order, asked.name(), &[])?;
+            }
+            None => {}
         }
     }
-    let found = lab.kernels(&[asked.to_string()])?;
-    for kernel in found {
-        MatrixOrder::pin(out, asked, &kernel.sha256)?;
+    let found = lab
+        .console
+        .with(|host| MatrixOrder::find_kernel(out, asked, &lab.lab, &mut host.report()))?;
+    Ok(MatrixOrder::pin(out, asked, &found.sha256)?)
+}
+
+/// Builds a kernel with the program that runs this: its key.
+fn build(order: &MatrixOrder, name: &str, more: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(env::current_exe()?)
+        .args(["kernel", "build", name, "--json", "--cache"])
+        .arg(&order.cache)
+        .args(more)
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        bail!("`rtscope kernel build {name}` failed ({})", output.status);
+    }
+    let manifest: Value = serde_json::from_slice(&output.stdout)?;
+    let key = manifest["key"].as_str().context("`rtscope kernel build` names no key")?;
+    Ok(key.to_owned())
+}
+
+/// A search may ask for many commits, and each source takes more than a GiB.
+fn discard_source(lab: &Lab, spec: &Path) -> anyhow::Result<()> {
+    let spec = spec::find(&spec.display().to_string())?;
+    if matches!(spec.source, SpecSource::Git { .. }) {
+        let cache = lab.lab.cache();
+        lab.console.with(|host| source::discard(&spec, cache, &mut host.report()))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `rtscope lab matrix`: kernels x preemption models x loads x seeds, each cell in a guest of its own.
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, process::ExitCode, time::Duration};
 
 use rtscope_lab::{
     kernel_ref::KernelRef, kernel_under_test::KernelUnderTest, record_folders::names,
@@ -77,14 +77,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(engine) = args.engine {
         let (kernels, ignored) = asked_kernels(args, &lab)?;
         let matrix = ordered::Matrix {
-            plan: &plan,
+            plans: plan.one_by_one(),
             kernels,
+            specs: BTreeMap::new(),
             seeds: args.judging.seeds.unwrap_or(1),
             program: args.options.program(),
             engine,
             batch: Duration::from_nanos(args.batch.0),
         };
-        let mut all = ordered::collected(&mut lab, &out, &matrix)?;
+        let mut all = ordered::collected(&mut lab, &out, &plan, &matrix)?;
         all.page.warnings.extend(ignored);
         args.why.add_to(&mut all, &out, &lab);
         return collect::publish(&all, &out, args.judging.json);

@@ -1,7 +1,8 @@
-//! A matrix as an order of batches: made, given to an engine, and collected.
+//! Guests as an order of batches: made, given to an engine, and collected.
 
 use std::{
-    env, fs,
+    collections::BTreeMap,
+    env, fs, mem,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -23,7 +24,7 @@ use rtscope_lab::{
     guest_run::{GuestOutcome, GuestRun},
     inputs::read_inputs,
     kernel_ref::{self, KernelRef},
-    kernel_under_test::{KernelUnderTest, is_to_prepare},
+    kernel_under_test::KernelUnderTest,
     lab::Outcomes,
     queue::QueuedRun,
     recheck,
@@ -34,8 +35,11 @@ use super::{collect, matrix::EngineKind, order::Lab, order::guard};
 
 /// What is asked of the order.
 pub(super) struct Matrix<'a> {
-    pub(super) plan: &'a Plan,
+    /// What each kernel runs, each in a guest of its own.
+    pub(super) plans: Vec<Plan>,
     pub(super) kernels: Vec<KernelRef>,
+    /// Files of specs by the kernels' names, for kernels that are built and that nothing else knows.
+    pub(super) specs: BTreeMap<String, PathBuf>,
     pub(super) seeds: u64,
     /// Another program for the guests than this one.
     pub(super) program: Option<&'a Path>,
@@ -50,50 +54,92 @@ type Planned = Vec<Option<Vec<GuestRun>>>;
 /// What a guest takes, where nothing is known of its kernel.
 const GUESS: Duration = Duration::from_secs(20);
 
-/// Makes the order or goes on with it, has an engine run what is missing, and takes in what there is.
+/// What came of an order.
+pub(super) struct Performed {
+    /// The cells of the kernels that are there, and what became of each.
+    pub(super) runs: Vec<QueuedRun>,
+    pub(super) outcomes: Outcomes,
+    /// The kernels that aren't there, as they were asked for, with the reason where it is known.
+    pub(super) absent: Vec<(KernelRef, Option<String>)>,
+    /// Whether the user went away before the end.
+    pub(super) left: bool,
+}
+
+impl Performed {
+    /// Takes out the cells of a kernel.
+    pub(super) fn take(&mut self, kernel: &KernelRef) -> (Vec<QueuedRun>, Outcomes) {
+        let all = mem::take(&mut self.runs).into_iter().zip(mem::take(&mut self.outcomes));
+        let is_of_it = |(queued, _): &(QueuedRun, _)| queued.run.kernel.label == kernel.label();
+        let (of_it, others): (Vec<_>, Vec<_>) = all.partition(is_of_it);
+        (self.runs, self.outcomes) = others.into_iter().unzip();
+        of_it.into_iter().unzip()
+    }
+}
+
+/// Has an engine run a matrix, and takes in what there is.
 pub(super) fn collected(
     lab: &mut Lab,
     out: &Path,
+    plan: &Plan,
     matrix: &Matrix<'_>,
 ) -> anyhow::Result<Collected> {
+    let Performed { runs, outcomes, absent, .. } = performed(lab, out, matrix)?;
+    let mut all = collect::records(plan, lab.timing(), &runs, outcomes)?;
+    all.page.warnings.extend(absent.into_iter().map(|(kernel, why)| {
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        format!("{kernel} isn't there yet, and none of its cells{why}")
+    }));
+    Ok(all)
+}
+
+/// Makes the order or goes on with it, has an engine run what is missing, and says what became of each cell.
+pub(super) fn performed(
+    lab: &mut Lab,
+    out: &Path,
+    matrix: &Matrix<'_>,
+) -> anyhow::Result<Performed> {
     let out = &std::path::absolute(out)?;
-    let plans = matrix.plan.one_by_one();
     kernel_ref::check_labels(&matrix.kernels)?;
     let mut planned: Planned = vec![None; matrix.kernels.len()];
-    plan_kernels(lab, matrix, &plans, &mut planned)?;
-    let order = ordered(lab, out, matrix, &plans, &planned)?;
+    plan_kernels(lab, out, matrix, &mut planned)?;
+    let order = ordered(lab, out, matrix, &planned)?;
     for (kernel, runs) in matrix.kernels.iter().zip(&planned) {
         if let Some(run) = runs.as_ref().and_then(|runs| runs.first()) {
             MatrixOrder::pin(out, kernel, &run.kernel.sha256)?;
         }
     }
     let end = drive(lab, out, matrix, &order, &planned)?;
-    plan_kernels(lab, matrix, &plans, &mut planned)?;
+    plan_kernels(lab, out, matrix, &mut planned)?;
     let left = matches!(end, DriveEnd::Left(_));
     if let DriveEnd::Left(Some(what)) = end {
         note!("{what}");
     }
-    let mut absent = Vec::new();
-    let (runs, outcomes) = outcomes(lab, out, &order, &planned, left, &mut absent);
-    let mut all = collect::records(matrix.plan, lab.timing(), &runs, outcomes)?;
-    all.page.warnings.extend(absent);
-    Ok(all)
+    let why = why_missing(out, &order);
+    let (runs, outcomes) = outcomes(lab, out, &order, &planned, left, &why);
+    let absent = matrix.kernels.iter().zip(&planned).enumerate();
+    let absent = absent.filter(|(_, (_, runs))| runs.is_none()).map(|(at, (kernel, _))| {
+        let cell = order.cells.iter().find(|cell| cell.kernel == at);
+        (kernel.clone(), cell.and_then(|cell| why.get(&cell.name).cloned()))
+    });
+    Ok(Performed { runs, outcomes, absent: absent.collect(), left })
 }
 
 /// Makes the runs of kernels that are there and have none yet.
 fn plan_kernels(
     lab: &mut Lab,
+    out: &Path,
     matrix: &Matrix<'_>,
-    plans: &[Plan],
     planned: &mut Planned,
 ) -> anyhow::Result<()> {
     for (kernel, runs) in matrix.kernels.iter().zip(planned) {
-        if runs.is_some() || is_to_prepare(kernel, lab.lab.cache()) {
+        let cache = lab.lab.cache();
+        if runs.is_some() || MatrixOrder::is_to_prepare(out, &matrix.specs, kernel, cache) {
             continue;
         }
-        let found = lab.kernels(&[kernel.to_string()])?;
-        let Some(found) = found.first() else { continue };
-        *runs = Some(runs_of(lab, found, plans)?);
+        let found = lab
+            .console
+            .with(|host| MatrixOrder::find_kernel(out, kernel, &lab.lab, &mut host.report()))?;
+        *runs = Some(runs_of(lab, &found, &matrix.plans)?);
     }
     Ok(())
 }
@@ -112,17 +158,17 @@ fn ordered(
     lab: &Lab,
     out: &Path,
     matrix: &Matrix<'_>,
-    plans: &[Plan],
     planned: &Planned,
 ) -> anyhow::Result<MatrixOrder> {
     let request = MatrixRequest {
         kernels: matrix.kernels.clone(),
-        plans: plans.to_vec(),
+        plans: matrix.plans.clone(),
         seeds: matrix.seeds,
         options: lab.lab.options().clone(),
         cache: lab.lab.cache().root().to_owned(),
         program_sha256: lab.lab.program_sha256(),
         has_guest_program: matrix.program.is_some(),
+        specs: matrix.specs.clone(),
     };
     let mut order = MatrixOrder::new(&request)?;
     let costs: Vec<Option<Vec<Duration>>> = planned
@@ -199,23 +245,16 @@ fn drive(
     })?)
 }
 
-/// What became of each cell, and what is said of the kernels that aren't there.
+/// What became of each cell of the kernels that are there.
 fn outcomes(
     lab: &Lab,
     out: &Path,
     order: &MatrixOrder,
     planned: &Planned,
     left: bool,
-    absent: &mut Vec<String>,
+    why: &BTreeMap<String, String>,
 ) -> (Vec<QueuedRun>, Outcomes) {
     let survey = order.survey(out);
-    let why = why_missing(out, order);
-    for (kernel, _) in order.kernels.iter().zip(planned).filter(|(_, runs)| runs.is_none()) {
-        let cell = order.cells.iter().find(|cell| order.kernels[cell.kernel] == *kernel);
-        let why = cell.and_then(|cell| why.get(&cell.name));
-        let why = why.map_or(String::new(), |why| format!(": {why}"));
-        absent.push(format!("{kernel} isn't there yet, and none of its cells{why}"));
-    }
     let mut pairs: Vec<(QueuedRun, Result<GuestOutcome, LabError>)> = Vec::new();
     for (cell, state) in order.cells.iter().zip(survey.cells) {
         let Some(runs) = &planned[cell.kernel] else { continue };
