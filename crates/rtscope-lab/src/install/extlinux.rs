@@ -9,6 +9,7 @@ use super::{
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, silenced, with_block, without_block},
     parameters::{MARK, Words, without_parameters},
+    u_boot_menu,
 };
 use crate::error::LabError;
 
@@ -52,7 +53,7 @@ fn default_label(text: &str) -> Option<Label> {
             "LABEL" => labels.push(Label { name: rest, lines: Vec::new() }),
             "DEFAULT" => default = Some(rest),
             _ => {
-                if let Some(label) = labels.last_mut() {
+                if let Some(label) = labels.last_mut().filter(|_| !key.is_empty()) {
                     label.lines.push((key, rest));
                 }
             }
@@ -147,8 +148,21 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
     let quiet = silenced(&text, |line| {
         line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("DEFAULT"))
     });
+    let is_generated = u_boot_menu::writes(root, &text);
     let text = with_block(&quiet, &words.title(), &body);
-    Ok(vec![Change::Replace { path, text, mark: Mark::Block }])
+    let mut changes = vec![Change::Replace { path, text, mark: Mark::Block }];
+    if is_generated {
+        changes.insert(0, u_boot_menu::with_line(root, &line, words)?);
+    }
+    Ok(changes)
+}
+
+/// Whether u-boot-update wrote these words onto the command line that boots now.
+pub(super) fn is_generated_with(root: &Path, words: &str) -> bool {
+    let Ok((_, text)) = read(root) else { return false };
+    let label = default_label(&text).unwrap_or_default();
+    let line: Vec<&str> = label.value(&["APPEND"]).unwrap_or_default().split_whitespace().collect();
+    u_boot_menu::writes(root, &text) && words.split_whitespace().all(|word| line.contains(&word))
 }
 
 /// The new label's device tree: the same file of the new kernel, or its folder; none where the old label

@@ -24,16 +24,19 @@ pub enum BootLayout {
     Extlinux,
     /// U-Boot with `uEnv.txt`.
     UBoot,
+    /// U-Boot with Armbian's `armbianEnv.txt`. Kernels are not installed there, only parameters are set.
+    Armbian,
     /// systemd-boot with `loader.conf`. Kernels are not installed there, only parameters are set.
     SystemdBoot,
 }
 
 /// Names on the command line.
-const NAMES: [(&str, BootLayout); 5] = [
+const NAMES: [(&str, BootLayout); 6] = [
     ("raspberry-pi", BootLayout::RaspberryPi),
     ("grub", BootLayout::Grub),
     ("extlinux", BootLayout::Extlinux),
     ("u-boot", BootLayout::UBoot),
+    ("armbian", BootLayout::Armbian),
     ("systemd-boot", BootLayout::SystemdBoot),
 ];
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Wish, below,
+    Wish, armbian, below,
     change::Change,
     extlinux, grub,
     layout::{BootLayout, Chosen},
@@ -23,6 +23,7 @@ impl BootLayout {
             BootLayout::Grub => grub::chosen(root),
             BootLayout::Extlinux => extlinux::chosen(root),
             BootLayout::UBoot => u_boot::chosen(root),
+            BootLayout::Armbian => armbian::chosen(root),
             BootLayout::SystemdBoot => systemd_boot::chosen(root),
         }?;
         let place = |path: PathBuf| below::place(root, &path);
@@ -41,6 +42,11 @@ impl BootLayout {
             BootLayout::Grub => grub::changes(wish),
             BootLayout::Extlinux => extlinux::changes(wish),
             BootLayout::UBoot => u_boot::changes(wish),
+            BootLayout::Armbian => Err(LabError::Refused(
+                "on Armbian, install the kernel as a Debian package (`rtscope kernel package`): its own hooks then \
+                 choose it"
+                    .to_owned(),
+            )),
             BootLayout::SystemdBoot => Err(LabError::Refused(
                 "with systemd-boot, install the kernel as a Debian package (`rtscope kernel package`): \
                  kernel-install then makes its entry"

@@ -8,6 +8,7 @@
 //! On FAT, where boards keep their boot files, a power failure (not a killed process) in the instant of
 //! the replacement may leave both names or none: that file system keeps no journal.
 
+mod armbian;
 mod below;
 mod change;
 mod extlinux;
@@ -24,6 +25,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod u_boot;
+mod u_boot_menu;
 
 use std::{
     collections::BTreeMap,

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use super::{
-    apply,
+    apply, armbian,
     change::{Change, Content, settled},
     extlinux, grub,
     journal::{self, FoundJournal, Heading, JournalLine},
@@ -188,7 +188,17 @@ pub fn remove_parameters(
     for note in notes.into_iter().filter(|note| told.insert(note.clone())) {
         report(crate::progress::StepProgress::Warning(note));
     }
-    Ok(ours.heading.parameters.clone())
+    let words = ours.heading.parameters.clone();
+    if ours.heading.layout == BootLayout::Extlinux
+        && let Some(words) = words.as_deref()
+        && extlinux::is_generated_with(root, words)
+    {
+        report(crate::progress::StepProgress::Warning(
+            "u-boot-update wrote the boot entries since, with these parameters: run it once more"
+                .to_owned(),
+        ));
+    }
+    Ok(words)
 }
 
 /// The layout of a root, by the boot loader's files in it.
@@ -196,6 +206,7 @@ pub fn remove_parameters(
 pub fn layout_of(root: &Path) -> Option<BootLayout> {
     [
         BootLayout::RaspberryPi,
+        BootLayout::Armbian,
         BootLayout::Extlinux,
         BootLayout::UBoot,
         BootLayout::Grub,
@@ -211,6 +222,7 @@ fn changes(root: &Path, layout: BootLayout, words: &Words<'_>) -> Result<Vec<Cha
         BootLayout::Grub => grub::with_parameters(root, words),
         BootLayout::Extlinux => extlinux::with_parameters(root, words),
         BootLayout::UBoot => u_boot::with_parameters(root, words),
+        BootLayout::Armbian => armbian::with_parameters(root, words),
         BootLayout::SystemdBoot => systemd_boot::with_parameters(root, words),
     }
 }

@@ -70,7 +70,9 @@ fn runs_there(wish: &Wish<'_>, old: &Chosen) -> Option<(String, &'static [&'stat
     let (boards, what): (&[&str], &str) = match wish.layout {
         BootLayout::RaspberryPi => (&["arm64", "arm"], "no Raspberry Pi runs that"),
         BootLayout::UBoot => (&["arm64", "arm", "riscv"], "no board with a uEnv.txt runs that"),
-        BootLayout::Grub | BootLayout::Extlinux | BootLayout::SystemdBoot => (&[], ""),
+        BootLayout::Grub | BootLayout::Extlinux | BootLayout::Armbian | BootLayout::SystemdBoot => {
+            (&[], "")
+        }
     };
     if !boards.is_empty() && !boards.contains(&&*wish.kernel.manifest.arch) {
         return Some((what.to_owned(), boards));

@@ -63,7 +63,7 @@ fn old_system(root: &Path, layout: BootLayout) {
             ("boot/dtbs/6.1.0-old/am57xx.dtb", "old tree"),
         ],
         // Kernels are not installed there.
-        BootLayout::SystemdBoot => &[],
+        BootLayout::Armbian | BootLayout::SystemdBoot => &[],
     };
     for (name, text) in files {
         write(root, name, text);
@@ -486,7 +486,7 @@ fn with_initrd(root: &Path, layout: BootLayout, which: usize) -> bool {
             ("boot/firmware/config.txt", "\n[all]\nauto_initramfs=1\n", "boot/firmware/initramfs8"),
             ("boot/firmware/config.txt", "\ninitramfs i.img followkernel\n", "boot/firmware/i.img"),
         ],
-        BootLayout::Grub | BootLayout::SystemdBoot => &[],
+        BootLayout::Grub | BootLayout::Armbian | BootLayout::SystemdBoot => &[],
         BootLayout::Extlinux => &[("boot/extlinux/extlinux.conf", "\tINITRD /boot/i\n", "boot/i")],
         BootLayout::UBoot => &[
             ("boot/uEnv.txt", "", "boot/initrd.img-6.1.0-old"),

@@ -105,8 +105,8 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
 pub(super) fn layout(root: &Path, named: Option<BootLayout>) -> anyhow::Result<BootLayout> {
     named.or_else(|| install::layout_of(root)).ok_or_else(|| {
         let text = format!(
-            "{}: no boot loader that rtscope knows is set up there (Raspberry Pi, extlinux, U-Boot with uEnv.txt, GRUB, \
-             systemd-boot); is the boot partition mounted? Else write the words into your boot loader's command line",
+            "{}: no boot loader that rtscope knows is set up there (Raspberry Pi, Armbian, extlinux, U-Boot with \
+             uEnv.txt, GRUB, systemd-boot); is the boot partition mounted? Else write the words into your boot loader's command line",
             shown(root)
         );
         Refused(text).into()
