@@ -171,7 +171,7 @@ impl<'a> Target<'a> {
         }
         let mut inputs = vec![found, crate::root().join("fuzz/corpus").join(name)];
         if name == "plan" {
-            inputs.push(crate::root().join("plans"));
+            inputs.push(crate::root().join("crates/rtscope/plans"));
         }
         Ok(Target { name, program: programs.join(name), folder, inputs })
     }

@@ -6,6 +6,18 @@
 //! ```text
 //! Record -> statistics -> verdict -> Judgement -> plot -> report, export
 //! ```
+//!
+//! How many wake-ups it takes to say anything of the 99.9th percentile, and what 10,000 of them cover:
+//!
+//! ```
+//! use rtscope_analyse::statistics::quantile::{coverage_sentence, samples_for_interval};
+//!
+//! assert_eq!(samples_for_interval(999_000_000), 3688);
+//! assert_eq!(
+//!     coverage_sentence(10_000),
+//!     "with 95 % confidence, at most 1 wake-up in 3,338 exceeds the observed maximum (p99.97)"
+//! );
+//! ```
 
 #![forbid(unsafe_code)]
 

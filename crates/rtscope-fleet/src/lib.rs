@@ -6,6 +6,21 @@
 //!
 //! Nothing is installed at a place: all of a job is in one folder, which the keeper removes when the place is given
 //! back or when the lease ends.
+//!
+//! The places of a file that an order is for:
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use rtscope_fleet::{places, selector::Selector};
+//!
+//! let text = "[places.saw]\nssh = 'root@saw'\ntags = ['rt', 'arch=arm64']\n[places.desk]\nlocal = true\n";
+//! let file = places::parse(Path::new("places.toml"), text)?;
+//! let selector: Selector = "tag=rt,arch=arm64".parse()?;
+//! let chosen: Vec<_> = file.named.iter().filter(|place| selector.selects(place)).collect();
+//! assert_eq!(chosen[0].name, "saw");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,15 @@
 //!
 //! It never measures: it boots the static binary of rtscope in the kernel under test and reads the
 //! record that comes back.
+//!
+//! What a kernel of our own is made of:
+//!
+//! ```
+//! let spec = rtscope_lab::spec::find("tiny-6.12-rt")?;
+//! assert_eq!(spec.arch, "x86_64");
+//! assert!(spec.fragments.iter().any(|fragment| fragment.text.contains("CONFIG_PREEMPT_RT=y")));
+//! # Ok::<(), rtscope_lab::error::LabError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

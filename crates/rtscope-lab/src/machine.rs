@@ -43,7 +43,7 @@ pub struct Machine {
 /// Embeds the files.
 macro_rules! shipped {
     ($($name:literal)*) => {
-        &[$(($name, include_str!(concat!("../../../kernels/machines/", $name, ".toml"))),)*]
+        &[$(($name, include_str!(concat!("../kernels/machines/", $name, ".toml"))),)*]
     };
 }
 

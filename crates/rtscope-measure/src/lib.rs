@@ -6,6 +6,16 @@
 //!
 //! [`run`] is the whole of it on one screen. Everything that happens is told as one stream of events;
 //! this crate knows neither statistics nor screens.
+//!
+//! What a run notes of the machine before it measures:
+//!
+//! ```
+//! use rtscope_measure::environment;
+//! use rtscope_sys::tree::Tree;
+//!
+//! let environment = environment::collect(&Tree::default());
+//! assert!(!environment.cpus.online.is_empty());
+//! ```
 
 #![forbid(unsafe_code)]
 

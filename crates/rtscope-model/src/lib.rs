@@ -6,6 +6,18 @@
 //!
 //! Values only: no file, no clock, no environment, no unsafe code. The measuring half writes these
 //! values and the judging half reads them; neither knows the other.
+//!
+//! A plan as it is typed, and what it asks for:
+//!
+//! ```
+//! use rtscope_model::plan;
+//!
+//! let text = "name = 'mine'\nrequire = ['max < 100us']\n[[phase]]\nname = 'rest'\nduration = '10s'\n";
+//! let plan = plan::parse("mine.toml", text)?;
+//! assert_eq!(plan.phases[0].name, "rest");
+//! assert_eq!(plan.require[0].to_string(), "max < 100us");
+//! # Ok::<(), rtscope_model::text::TextError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,16 @@
 //! shared memory, and the `/proc` and `/sys` trees under an injectable root.
 //!
 //! The only crate with `unsafe` code. It holds mechanism: no policy, no statistics.
+//!
+//! The tree is this machine's, or any folder that looks like one:
+//!
+//! ```
+//! use rtscope_sys::tree::Tree;
+//!
+//! let release = Tree::default().read("proc/sys/kernel/osrelease")?;
+//! assert!(!release.trim().is_empty());
+//! # Ok::<(), rtscope_sys::Error>(())
+//! ```
 
 pub mod allocation;
 pub mod clock;

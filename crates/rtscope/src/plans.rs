@@ -25,7 +25,7 @@ pub(crate) struct Shipped {
 /// Declares the table from the files in `plans/`.
 macro_rules! shipped {
     ($($name:literal)*) => {
-        &[$(Shipped { name: $name, text: include_str!(concat!("../../../plans/", $name, ".toml")) },)*]
+        &[$(Shipped { name: $name, text: include_str!(concat!("../plans/", $name, ".toml")) },)*]
     };
 }
 

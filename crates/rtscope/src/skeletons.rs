@@ -7,7 +7,7 @@ use std::{fs, io, path::Path};
 const PLACEHOLDER: &str = "skeleton_name";
 
 /// The end of every README.
-const COMMON: &str = include_str!("../../../skeletons/README.common.md");
+const COMMON: &str = include_str!("../skeletons/README.common.md");
 
 /// A language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -30,7 +30,7 @@ type File = (&'static str, &'static str);
 /// The files of a language's folder.
 macro_rules! files {
     ($folder:literal: $($path:literal)*) => {
-        &[$(($path, include_str!(concat!("../../../skeletons/", $folder, "/", $path))),)*]
+        &[$(($path, include_str!(concat!("../skeletons/", $folder, "/", $path))),)*]
     };
 }
 
@@ -46,7 +46,7 @@ impl Language {
                 "linux.adb" "linux.ads" "main.adb" "options.adb" "options.ads" "periodic.adb"
                 "periodic.ads"),
             Language::Rust => files!("rust":
-                "Cargo.toml" "README.md" "src/latency.rs" "src/main.rs" "src/options.rs"
+                "Cargo.toml.in" "README.md" "src/latency.rs" "src/main.rs" "src/options.rs"
                 "src/system.rs"),
             Language::Python => files!("python": "README.md" "main.py"),
         }
@@ -92,14 +92,19 @@ pub(crate) fn write(
 ) -> io::Result<Vec<&'static str>> {
     fs::create_dir(folder)?;
     for (path, text) in language.files() {
-        let file = folder.join(path);
+        let file = folder.join(written_as(path));
         if let Some(parent) = file.parent() {
             fs::create_dir_all(parent)?;
         }
         let end = if *path == "README.md" { COMMON } else { "" };
         fs::write(file, [text, end].concat().replace(PLACEHOLDER, name))?;
     }
-    Ok(language.files().iter().map(|(path, _)| *path).collect())
+    Ok(language.files().iter().map(|(path, _)| written_as(path)).collect())
+}
+
+/// A file's path in the new folder. Cargo would leave a folder with a `Cargo.toml` out of this crate's package.
+fn written_as(path: &'static str) -> &'static str {
+    path.strip_suffix(".in").unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -116,8 +121,10 @@ mod tests {
             let mut written = write(*language, "motor-2", &new).expect("written");
             written.sort_unstable();
             let word = language.to_possible_value().expect("a word").get_name().to_owned();
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../skeletons").join(word);
-            assert_eq!(written, files_below(&source), "every file is in the table");
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("skeletons").join(word);
+            let there = files_below(&source);
+            let there = there.iter().map(|path| path.trim_end_matches(".in"));
+            assert!(there.eq(written.iter().copied()), "every file is in the table");
             for path in written {
                 let text = fs::read_to_string(new.join(path)).expect("a text");
                 assert!(!text.contains(PLACEHOLDER), "{path}");

@@ -35,7 +35,7 @@ macro_rules! shipped {
     ($folder:literal, $extension:literal: $($name:literal)*) => {
         &[$(ShippedText {
             name: $name,
-            text: include_str!(concat!("../../../../kernels/", $folder, "/", $name, $extension)),
+            text: include_str!(concat!("../../kernels/", $folder, "/", $name, $extension)),
         },)*]
     };
 }

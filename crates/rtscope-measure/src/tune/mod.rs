@@ -206,7 +206,10 @@ impl Applied {
     fn after_shield(&self, first: usize, on_event: &mut dyn FnMut(Event)) {
         let changes = &self.changes[first.min(self.changes.len())..];
         shield::sweep(&self.tree, changes);
-        shield::narrow(&self.tree, changes);
+        if changes.iter().any(|change| change.kind == ChangeKind::Remembered) {
+            // Also those that another setting of this command has placed.
+            shield::narrow(&self.tree, &self.changes);
+        }
         let Some(moved) = shield::moved(changes) else { return };
         let setting = changes[0].setting.clone();
         let (path, from, to) = (moved, "every CPU".to_owned(), "other CPUs".to_owned());

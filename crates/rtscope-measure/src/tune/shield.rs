@@ -292,7 +292,9 @@ pub(super) fn sweep(tree: &Tree, changes: &[Change]) {
 /// Gives threads the CPUs that are left of their own. Before Linux 6.2, a new partition spreads every thread over all CPUs
 /// outside of it, also those that somebody has pinned to some of them.
 pub(super) fn narrow(tree: &Tree, changes: &[Change]) {
-    for change in changes.iter().filter(|change| change.kind == ChangeKind::Remembered) {
+    let is_placed =
+        |change: &&Change| matches!(change.kind, ChangeKind::Remembered | ChangeKind::Affinity);
+    for change in changes.iter().filter(is_placed) {
         // A thread that has ended, or that isn't to be moved, needs nothing.
         let _ = change.narrow(tree);
     }

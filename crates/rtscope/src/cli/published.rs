@@ -14,7 +14,7 @@ use super::Refused;
 /// The tables that are part of the binary: name and text.
 macro_rules! shipped {
     ($($name:literal)*) => {
-        &[$(($name, include_str!(concat!("../../../../plans/published/", $name, ".toml"))),)*]
+        &[$(($name, include_str!(concat!("../../plans/published/", $name, ".toml"))),)*]
     };
 }
 

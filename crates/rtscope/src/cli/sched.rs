@@ -90,7 +90,7 @@ pub(super) struct RunArgs {
 /// The name and text of each shipped experiment.
 macro_rules! shipped {
     ($($name:literal)*) => {
-        &[$(($name, include_str!(concat!("../../../../plans/experiments/", $name, ".toml"))),)*]
+        &[$(($name, include_str!(concat!("../../plans/experiments/", $name, ".toml"))),)*]
     };
 }
 

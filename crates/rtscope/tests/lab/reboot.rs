@@ -76,6 +76,15 @@ fn settings_are_as_they_were_after_a_command_and_after_a_kill(facts: &Facts) {
     {
         assert!(held.contains(changed) && !before.contains(changed), "{changed}: {held}");
     }
+    let of_thread = |state: &str| {
+        let line = state.lines().find(|line| line.contains("(kcompactd0)"));
+        line.and_then(|line| line.split_once('\t')).map(|(_, mask)| mask.to_owned())
+    };
+    assert_eq!(
+        (of_thread(before).as_deref(), of_thread(held).as_deref()),
+        (Some("7"), Some("2")),
+        "the shield leaves a thread where another setting of the same command puts it"
+    );
     // Those that are pinned to CPU 0, to CPU 2, to both, and to none.
     let masks = |state: &str| -> Vec<String> {
         let sleeps = state.lines().filter(|line| line.contains("(sleep)"));

@@ -80,7 +80,8 @@ first() {
     dirty
     pids >/run/pids
     fact settings-before state
-    set -- shield=2 stat-interval=33 swappiness=9 thp=never 'thread-priority=fifo:5@ksoftirqd/*'
+    set -- shield=2 stat-interval=33 swappiness=9 thp=never 'thread-priority=fifo:5@ksoftirqd/*' \
+        thread-affinity=1@kcompactd0
     fact a-command rtscope tune apply "$@" -- sh -c 'echo "shield: $(cat /sys/fs/cgroup/rtscope-shield/cpuset.cpus)"
         echo "own: $(grep Cpus_allowed_list /proc/self/status)"; echo "init: $(grep Cpus_allowed_list /proc/1/status)"
         cat /proc/sys/vm/stat_interval /proc/sys/vm/swappiness; exit 5'
