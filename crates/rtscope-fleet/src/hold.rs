@@ -131,6 +131,33 @@ mod tests {
         }
     }
 
+    /// Bash runs a command in the index of an array wherever it expects a number, and another user may have made the
+    /// folder.
+    #[test]
+    fn a_lease_runs_no_command_in_any_shell() {
+        let room = tempfile::tempdir().expect("a folder");
+        let made = room.path().join("made");
+        let base =
+            room.path().join(format!("rtscope-fleet-{}", rustix::process::getuid().as_raw()));
+        fs::create_dir(&base).expect("made");
+        let number = format!("a[$(>{})0]", made.display());
+        let boot = fs::read_to_string(BOOT_ID).expect("a number");
+        for lease in [format!("job {} {number} {number}", boot.trim()), format!("job x 1 {number}")]
+        {
+            std::os::unix::fs::symlink(&lease, base.join(LEASE)).expect("a link");
+            for shell in ["sh", "bash"] {
+                for script in [include_str!("scripts/look.sh"), include_str!("scripts/take.sh")] {
+                    let folder = room.path().display().to_string();
+                    let words = ["-c", script, shell, &folder, "job", "1"];
+                    let ran = std::process::Command::new(shell).args(words).output();
+                    assert!(ran.is_ok() || shell == "bash", "{ran:?}");
+                    assert!(!made.exists(), "{shell}: {lease}");
+                }
+            }
+            let _ = fs::remove_file(base.join(LEASE));
+        }
+    }
+
     #[test]
     fn a_name_of_a_job_is_one_word_whoever_asks() {
         let at = "2026-03-04T05:06:07Z".parse().expect("a time");

@@ -23,6 +23,7 @@ use crate::{
     guest_run::{self, Extra, GuestOutcome, GuestRun, Surroundings},
     kernel_ref::{self, KernelRef},
     kernel_under_test::{ExpectedKernel, KernelUnderTest},
+    machine::Machine,
     options::GuestOptions,
     program::GuestProgram,
     progress::{Report, StepProgress},
@@ -251,6 +252,7 @@ impl Lab {
         let mut kernel = kernel.clone();
         let machine = kernel.machine(self.options.machine.as_deref())?;
         if !self.emulators.contains_key(&machine.program) {
+            Machine::note_file(self.options.machine.as_deref(), &self.cache)?;
             let version = guest_run::emulator_version(&machine)?;
             self.emulators.insert(machine.program.clone(), version);
         }

@@ -1,10 +1,13 @@
 //! The machines that guests run on, each a data file in `kernels/machines/`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 
-use crate::error::LabError;
+use crate::{cache::Cache, digest::sha256, engine::order::write_once, error::LabError};
 
 /// An emulated machine.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -89,6 +92,43 @@ impl Machine {
         )))
     }
 
+    /// Takes note of a machine's file that the user has named, so that records of it can be replayed.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read, or the note not be written.
+    pub fn note_file(name: Option<&str>, cache: &Cache) -> Result<(), LabError> {
+        let Some(name) = name else { return Ok(()) };
+        if let Some(note) = Machine::note_of(name, cache)? {
+            write_once(&note, b"").map_err(LabError::file("write", &note))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that only a record names: it says which program is started as the emulator.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read, or none of this user's guests ran on it.
+    pub fn check_noted(name: &str, cache: &Cache) -> Result<(), LabError> {
+        match Machine::note_of(name, cache)? {
+            Some(note) if !note.exists() => Err(LabError::Refused(format!(
+                "the record names the machine {name}, a file on which no guest of yours has run. It names the program \
+                 that is started as the emulator: read it, and run a guest with `--machine {name}` first"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the note of a machine's file is, by its content; none for a shipped machine.
+    fn note_of(name: &str, cache: &Cache) -> Result<Option<PathBuf>, LabError> {
+        if Machine::shipped().iter().any(|machine| machine.name == name) {
+            return Ok(None);
+        }
+        let bytes = fs::read(name).map_err(LabError::file("read", name))?;
+        Ok(Some(cache.root().join("machines").join(sha256(&bytes))))
+    }
+
     /// The machine for a kernel of an architecture: the one that was asked for, or the default.
     ///
     /// # Errors
@@ -150,6 +190,21 @@ mod tests {
         }
         assert_eq!(Machine::for_arch("x86_64").expect("there").name, "x86-64");
         assert_eq!(Machine::for_arch("arm64").expect("there").name, "arm64");
+    }
+
+    #[test]
+    fn a_file_that_only_a_record_names_is_refused() {
+        let room = tempfile::tempdir().expect("a folder");
+        let (cache, file) = (Cache::at(room.path()), room.path().join("board.toml"));
+        fs::write(&file, "program = 'anything'").expect("written");
+        let name = file.display().to_string();
+        assert!(Machine::check_noted("x86-64", &cache).is_ok());
+        let said = Machine::check_noted(&name, &cache).expect_err("a stranger's").to_string();
+        assert!(said.contains("on which no guest of yours has run"), "{said}");
+        Machine::note_file(Some(&name), &cache).expect("noted");
+        assert!(Machine::check_noted(&name, &cache).is_ok());
+        fs::write(&file, "program = 'another'").expect("altered");
+        assert!(Machine::check_noted(&name, &cache).is_err());
     }
 
     #[test]

@@ -338,6 +338,7 @@ fn run_of(inputs: &Inputs, cache: &Cache) -> Result<GuestRun, LabError> {
         let text = format!("{} is no longer the kernel of the record", inputs.kernel);
         return Err(LabError::Refused(text));
     }
+    Machine::check_noted(&inputs.machine, cache)?;
     let machine: Machine = kernel.machine(Some(&inputs.machine))?;
     let image = cache.root().join("images").join(format!("{}.cpio", inputs.image_sha256));
     let held = ImageInUse::image(&image).ok_or_else(|| {

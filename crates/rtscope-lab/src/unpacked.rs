@@ -33,6 +33,9 @@ const ENTRY: (&[u8], u32) = (b"Xen\0", 18);
 const PACKERS: [(&[u8], &str); 3] =
     [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\x02\x21\x4c\x18", "lz4")];
 
+/// The largest kernel: with all that can be built in, one has some hundred MiB.
+const KERNEL_BYTES_MAX: u64 = 1 << 30;
+
 /// The unpacked kernel of an image with this hash, from the cache or put there; none where it can't be started
 /// as that. Beside it lies the hash of its bytes: a file that was altered or cut is unpacked again, because the
 /// record of a guest names the image only.
@@ -76,19 +79,24 @@ fn put(path: &Path, bytes: &[u8]) -> Option<()> {
 fn unpacked(packed: &[u8], folder: &Path) -> Result<Option<Vec<u8>>, LabError> {
     if packed.starts_with(&GZIP) {
         let mut bytes = Vec::new();
-        let read = GzDecoder::new(packed).read_to_end(&mut bytes);
-        return Ok(read.is_ok().then_some(bytes));
+        let read = GzDecoder::new(packed).take(KERNEL_BYTES_MAX + 1).read_to_end(&mut bytes);
+        let is_whole = read.is_ok() && bytes.len() as u64 <= KERNEL_BYTES_MAX;
+        return Ok(is_whole.then_some(bytes));
     }
     let found = PACKERS.iter().find(|(start, _)| packed.starts_with(start));
     let Some((packed, size)) = packed.split_last_chunk::<4>() else { return Ok(None) };
+    let size = u64::from(u32::from_le_bytes(*size));
+    if size > KERNEL_BYTES_MAX {
+        return Ok(None);
+    }
     let Some((_, program)) = found.filter(|(_, program)| tool::find(program).is_some()) else {
         return Ok(None);
     };
     let part = folder.join(format!("payload{}", std::process::id()));
     fs::write(&part, packed).map_err(LabError::file("write", &part))?;
-    let bytes = tool::bytes_of(Command::new(program).arg("-dc").arg(&part));
+    let bytes = tool::bytes_of_at_most(Command::new(program).arg("-dc").arg(&part), size);
     let _ = fs::remove_file(&part);
-    Ok(bytes.ok().filter(|bytes| bytes.len() == u32::from_le_bytes(*size) as usize))
+    Ok(bytes.ok().filter(|bytes| bytes.len() as u64 == size))
 }
 
 /// Whether the notes of a kernel have the entry.

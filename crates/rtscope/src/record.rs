@@ -7,7 +7,7 @@
 use std::{
     fmt,
     fs::{self, File},
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -137,12 +137,11 @@ pub(crate) fn is_one(path: &Path) -> bool {
 
 /// Keeps what a plan requires with a record whose own plan doesn't say it.
 pub(crate) fn keep_required(folder: &Path, plan: &Plan) -> anyhow::Result<()> {
-    let path = folder.join(REQUIRED);
     let Some(required) = AddedRequirements::from_plan(plan) else {
-        let _ = fs::remove_file(path);
+        let _ = fs::remove_file(folder.join(REQUIRED));
         return Ok(());
     };
-    write(&path, &(serde_json::to_string(&required)? + "\n"))
+    write_in(folder, REQUIRED, serde_json::to_string(&required)? + "\n").map(drop)
 }
 
 /// The plan of a record's folder, without the time that reading all of the record takes.
@@ -203,7 +202,7 @@ impl JudgedRecord {
     /// Writes `verdict.json` and `report.html`, and keeps what was accepted; the path of the page.
     pub(crate) fn publish(&self, folder: &Path) -> anyhow::Result<PathBuf> {
         self.keep_accepted(folder)?;
-        write(&folder.join("verdict.json"), &self.json()?)?;
+        write_in(folder, "verdict.json", self.json()?)?;
         self.write_page(folder)
     }
 
@@ -218,14 +217,16 @@ impl JudgedRecord {
         }
         codes.extend(new);
         let accepted = Accepted { format: KEPT_FORMAT, accepted: codes };
-        write(&folder.join(ACCEPTED), &(serde_json::to_string(&accepted)? + "\n"))
+        write_in(folder, ACCEPTED, serde_json::to_string(&accepted)? + "\n").map(drop)
     }
 
     /// Writes the page to a file, or as `report.html` into a folder; its path.
     pub(crate) fn write_page(&self, out: &Path) -> anyhow::Result<PathBuf> {
-        let page = if out.is_dir() { out.join("report.html") } else { out.to_owned() };
-        write(&page, self.page())?;
-        Ok(page)
+        if out.is_dir() {
+            return write_in(out, "report.html", self.page());
+        }
+        write(out, self.page())?;
+        Ok(out.to_owned())
     }
 
     pub(crate) fn page(&self) -> String {
@@ -233,11 +234,17 @@ impl JudgedRecord {
     }
 }
 
-/// Writes a whole file into a folder, and makes that where it is missing.
-pub(crate) fn write_in(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+/// Writes a whole file into a folder, and makes that where it is missing. Somebody else may have made it: no link in it is
+/// followed.
+pub(crate) fn write_in(
+    folder: &Path,
+    name: &str,
+    document: impl AsRef<[u8]>,
+) -> anyhow::Result<PathBuf> {
     make_folder(folder)?;
     let path = folder.join(name);
-    write(&path, text)?;
+    recorder::write_into(folder, name, document.as_ref())
+        .with_context(|| format!("can't write {}", path.display()))?;
     Ok(path)
 }
 
@@ -250,10 +257,26 @@ pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))
 }
 
+/// The largest document: those of rtscope's own have some MiB.
+const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
+
+/// The text of a file, unless it is larger than it should be: a device may never end.
+pub(crate) fn bounded_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    match text.len() as u64 <= bytes_max {
+        true => Ok(text),
+        false => {
+            let why = format!("it is larger than {} MiB", bytes_max >> 20);
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, why))
+        }
+    }
+}
+
 /// Reads a record that is one JSON document, as those of experiments that aren't runs of a plan.
 pub(crate) fn read_document<T: DeserializeOwned>(path: &Path, format: u32) -> anyhow::Result<T> {
     let read = || format!("can't read {}", path.display());
-    let text = fs::read_to_string(path).with_context(read)?;
+    let text = bounded_text(path, DOCUMENT_BYTES_MAX).with_context(read)?;
     let mut document: Value = serde_json::from_str(&text).with_context(read)?;
     if document["format"] != format {
         let path = path.display();

@@ -16,6 +16,8 @@ up=${up%.*}
 lease=$base/lease
 # A keeper may need so long to end its run when its lease has ended.
 grace=40
+# A shell may run a command that stands where it expects a number.
+number() { case $1 in '' | *[!0-9]*) echo 0 ;; *) echo "$1" ;; esac; }
 held_by() {
     echo "held=$1"
     echo "left=$(($2 > 0 ? $2 : 1))"
@@ -26,7 +28,7 @@ if held=$(readlink "$lease"); then
     set -- $held
     case $1 in *[!a-z0-9-]* | '') set -- none ;; esac
     # After a reboot the lease counts from the boot.
-    if [ "$2" = "$boot" ]; then left=$(($3 - up)); else left=$((${4:-0} - up)); fi
+    if [ "$2" = "$boot" ]; then left=$(($(number "$3") - up)); else left=$(($(number "$4") - up)); fi
     [ "$1" != "$job" ] && [ "$left" -gt "-$grace" ] && held_by "$1" "$left"
     # Another one may have taken the place since: then that lease goes back to its place.
     mv "$lease" "$lease.$job" 2>/dev/null

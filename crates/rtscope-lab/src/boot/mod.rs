@@ -74,6 +74,15 @@ const TICKS_PER_SECOND: u64 = 100;
 /// The largest file of a record: guards against a body that unpacks to more than the memory.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
+/// The most that all files of a record may have.
+const RECORD_BYTES_MAX: u64 = 2 << 30;
+
+/// The most that one look reads of a file.
+const LOOK_BYTES_MAX: u64 = 16 << 20;
+
+/// The most that a guest may print: one that prints for ever isn't silent.
+const CONSOLE_BYTES_MAX: usize = 64 << 20;
+
 /// A guest to be booted.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
 pub struct Boot<'a> {
@@ -131,6 +140,8 @@ pub enum Ending {
     NoRecord(String),
     /// A part of the record was damaged or lost on the way.
     Damaged,
+    /// It has sent more than any record has: what of.
+    TooMuch(&'static str),
     /// The host had no room for what the guest said.
     DiskFull(PathBuf),
     /// The emulator did not run, or failed: how it ended and what it said.
@@ -169,6 +180,9 @@ impl Ending {
             Ending::Damaged => {
                 "a part of the record was damaged on its way out of the guest".to_owned()
             }
+            Ending::TooMuch(what) => {
+                format!("the guest was ended: it sent {what}, more than any record has")
+            }
             Ending::DiskFull(folder) => format!(
                 "the disk of {} is full, so the guest's record could not be kept: make space \
                  (`rtscope lab cache prune` removes what can be made again), or choose another folder \
@@ -192,7 +206,7 @@ impl Growing {
         Growing { path: path.to_owned(), file: None }
     }
 
-    /// What is new.
+    /// What is new, or a part of it.
     fn more(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.file.is_none() {
@@ -200,7 +214,7 @@ impl Growing {
         }
         if let Some(file) = &mut self.file {
             // What can't be read now is read at the next look.
-            let _ = file.read_to_end(&mut bytes);
+            let _ = file.take(LOOK_BYTES_MAX).read_to_end(&mut bytes);
         }
         bytes
     }
@@ -229,10 +243,10 @@ pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
         looked: Instant::now(),
         lines: 0,
         files: BTreeMap::new(),
+        files_bytes: 0,
         verdict: None,
     };
-    let (mut heard, mut used) = (Instant::now(), Duration::ZERO);
-    let mut in_order = false;
+    let (mut heard, mut used, mut in_order) = (Instant::now(), Duration::ZERO, false);
     let ending = loop {
         if watch.look(order.on_line) {
             (heard, used) = (Instant::now(), emulator.cpu_time());
@@ -247,7 +261,7 @@ pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
         }
         if let Some(status) = emulator.ended() {
             // What was written between the look and the end.
-            watch.look(order.on_line);
+            watch.look_at_rest(order.on_line);
             in_order = status.success();
             break watch.verdict.take().unwrap_or_else(|| watch.without_record(status, &emulator));
         }
@@ -429,6 +443,7 @@ struct Watch {
     /// How many of the agent's lines were handed on.
     lines: usize,
     files: BTreeMap<String, Vec<u8>>,
+    files_bytes: u64,
     verdict: Option<Ending>,
 }
 
@@ -476,11 +491,21 @@ impl Watch {
                 !said.is_empty()
             }
         };
+        if self.said.len() > CONSOLE_BYTES_MAX {
+            self.verdict = Some(Ending::TooMuch("64 MiB to its console"));
+            return more;
+        }
         let whole = self.said.rfind('\n').map_or("", |end| &self.said[..end]);
         let lines: Vec<&str> = console::agent_lines(whole).collect();
         lines.iter().skip(self.lines).for_each(|line| on_line(line));
         self.lines = lines.len();
         more
+    }
+
+    /// Reads all that is still there, of an emulator that has ended.
+    fn look_at_rest(&mut self, on_line: &mut dyn FnMut(&str)) {
+        let is_too_much = |watch: &Watch| matches!(watch.verdict, Some(Ending::TooMuch(_)));
+        while self.look(on_line) && !is_too_much(self) {}
     }
 
     /// Lets the emulator end in order after its guest has sent everything, and reads what the console still
@@ -500,7 +525,7 @@ impl Watch {
             }
             thread::sleep(LOOK);
         };
-        self.look(order.on_line);
+        self.look_at_rest(order.on_line);
         in_order
     }
 
@@ -513,7 +538,13 @@ impl Watch {
     fn take(&mut self, frame: Frame) {
         match frame {
             Frame::File { name, body } => match unpack(&body) {
-                Some(bytes) => drop(self.files.insert(name, bytes)),
+                Some(bytes) => {
+                    self.files_bytes += bytes.len() as u64;
+                    self.files.insert(name, bytes);
+                    if self.files_bytes > RECORD_BYTES_MAX {
+                        self.verdict = Some(Ending::TooMuch("2 GiB of files"));
+                    }
+                }
                 None => self.verdict = Some(Ending::Damaged),
             },
             Frame::Damaged => self.verdict = Some(Ending::Damaged),
@@ -559,8 +590,8 @@ fn is_word(c: char) -> bool {
 
 fn unpack(body: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    GzDecoder::new(body).take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    GzDecoder::new(body).take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= FILE_BYTES_MAX).then_some(bytes)
 }
 
 #[cfg(test)]

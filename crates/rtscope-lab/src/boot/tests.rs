@@ -301,3 +301,10 @@ fn a_process_s_time_is_read_whatever_its_name() {
     assert_eq!(cpu_time("7 (short) S 1"), Some(Duration::ZERO));
     assert_eq!(cpu_time(""), None);
 }
+
+#[test]
+fn a_guest_that_never_stops_printing_is_ended() {
+    let found =
+        Room::new().ending("yes 'again and again' | head -c 70000000 >> $CONSOLE; exec sleep 100");
+    assert!(matches!(found, Ending::TooMuch(_)), "{found:?}");
+}

@@ -275,6 +275,12 @@ fn git(
 ) -> Result<(PathBuf, String), LabError> {
     tool::require(&[Need::of("git", "git")])?;
     is_repository(from)?;
+    // For git it would be an option, and some options name programs.
+    if let Some(word) = [from, reference].into_iter().find(|word| word.starts_with('-')) {
+        return Err(LabError::Refused(format!(
+            "{word:?}: the address and the reference of a git tree don't begin with '-'"
+        )));
+    }
     if let Some(own) = commit.and_then(|commit| repository_with(from, commit)) {
         return Ok((own, commit.unwrap_or_default().to_owned()));
     }
@@ -291,7 +297,7 @@ fn git(
         return Ok((repository.clone(), commit.to_owned()));
     }
     step(report, format!("fetching {reference} of a git tree, without its history"));
-    git(&["fetch", "--quiet", "--depth", "1", from, reference])
+    git(&["fetch", "--quiet", "--depth", "1", "--", from, reference])
         .map_err(|error| not_fetched(error, from, reference))?;
     let found = git(&["rev-parse", "FETCH_HEAD^{commit}"])?.trim().to_owned();
     match commit {

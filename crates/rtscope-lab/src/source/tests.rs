@@ -159,3 +159,24 @@ fn a_spec_that_names_a_commit_gets_that_one_or_none() {
     let said = fetch(&spec, &fresh, None, &mut |_| {}).expect_err("it moved on").to_string();
     assert!(said.contains(&first) && said.contains("stable is commit"), "{said}");
 }
+
+#[test]
+fn a_word_of_a_spec_is_no_option_of_git() {
+    if skipped() {
+        return;
+    }
+    let room = tempfile::tempdir().expect("a folder");
+    let cache = Cache::at(room.path());
+    let repository = Repository::new("stable", 1);
+    let made = room.path().join("made");
+    let command = format!("--upload-pack=touch {};echo", made.display());
+    let mut spec = spec::find("raspberry-pi-4-rt").expect("shipped");
+    for (from, reference) in
+        [(format!("{command} ://"), "stable".to_owned()), (repository.address(), command.clone())]
+    {
+        spec.source = SpecSource::Git { from, reference, commit: None };
+        let said = fetch(&spec, &cache, None, &mut |_| {}).expect_err("an option").to_string();
+        assert!(said.contains("begin with '-'"), "{said}");
+    }
+    assert!(!made.exists());
+}

@@ -536,6 +536,9 @@ pub fn find(name: &str) -> Result<Spec, LabError> {
              `rtscope kernel list` shows the kernels"
         )));
     }
+    if path.exists() && !path.is_file() {
+        return Err(LabError::Refused(format!("{} is no file with a spec", path.display())));
+    }
     let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let shown = path.display().to_string();

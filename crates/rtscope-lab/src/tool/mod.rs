@@ -99,6 +99,12 @@ pub fn output(command: &mut Command) -> Result<String, LabError> {
 
 /// As [`output`], for what is no text.
 pub fn bytes_of(command: &mut Command) -> Result<Vec<u8>, LabError> {
+    bytes_of_at_most(command, u64::MAX)
+}
+
+/// As [`bytes_of`], for a program that may say more than it should: it is ended when it has said more than `most` bytes,
+/// and what it said is one byte more.
+pub fn bytes_of_at_most(command: &mut Command, most: u64) -> Result<Vec<u8>, LabError> {
     let program = PathBuf::from(command.get_program());
     let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
     let mut said = tempfile().map_err(failed)?;
@@ -106,7 +112,10 @@ pub fn bytes_of(command: &mut Command) -> Result<Vec<u8>, LabError> {
     let (mut reader, writer) = std::io::pipe().map_err(failed)?;
     let group = Group::start(command, writer.into(), copy.into()).map_err(failed)?;
     let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(failed)?;
+    reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        return Ok(bytes);
+    }
     let status = group.wait().map_err(failed)?;
     if status.success() {
         return Ok(bytes);

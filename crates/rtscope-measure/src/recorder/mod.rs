@@ -382,6 +382,23 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
+/// Writes a file into a folder that somebody else may have made: a link of that name is replaced, not followed.
+///
+/// # Errors
+///
+/// What the kernel answered; the old file is still there then.
+pub fn write_into(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let part = folder.join(format!("{name}.part"));
+    let _ = fs::remove_file(&part);
+    let written = OpenOptions::new().write(true).create_new(true).open(&part);
+    let written = written.and_then(|mut file| file.write_all(bytes));
+    let written = written.and_then(|()| fs::rename(&part, folder.join(name)));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
 /// Removes a record in which nothing was measured, so that it isn't in the way of the next try: the
 /// files that every record begins with, and the folder unless it was there before.
 pub fn remove_unused(folder: &Path, was_there: bool) {
@@ -508,6 +525,21 @@ mod tests {
         recorder.event(&ended());
         assert_eq!(recorder.finish().1, None);
         assert_eq!(on_disk(&out).lines().count(), 2);
+    }
+
+    #[test]
+    fn a_link_in_a_folder_of_others_is_replaced_and_not_followed() {
+        let room = tempfile::tempdir().expect("a folder");
+        let (folder, own) = (room.path().join("record"), room.path().join("own"));
+        fs::create_dir(&folder).expect("made");
+        fs::write(&own, "own").expect("written");
+        for name in ["verdict.json", "verdict.json.part"] {
+            symlink(&own, folder.join(name)).expect("a link");
+        }
+        write_into(&folder, "verdict.json", b"new").expect("written");
+        assert_eq!(fs::read_to_string(folder.join("verdict.json")).expect("a file"), "new");
+        assert_eq!(fs::read_to_string(&own).expect("a file"), "own");
+        assert!(!folder.join("verdict.json.part").exists());
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub(super) fn session(
         let limit = Duration::from_nanos(limit_ns).min(LIMIT) + PATIENCE;
         let window = window_bytes as usize;
         let received = match protocol {
-            TransportProtocol::Tcp => stream(control, address, window, tree)?,
+            TransportProtocol::Tcp => stream(control, address, window, limit, tree)?,
             TransportProtocol::Udp => datagrams(control, address, window, limit, tree)?,
         };
         wire::send(control, &Answer::Report(received))?;
@@ -129,14 +129,21 @@ fn stream(
     control: &mut TcpStream,
     address: IpAddr,
     window: usize,
+    limit: Duration,
     tree: &Tree,
 ) -> io::Result<Received> {
+    let peer = control.peer_addr()?.ip();
     let listener = TcpListener::bind((address, 0))?;
     // Connections inherit it, and it decides what window can be offered: before anybody connects.
     set_receive_buffer(&listener, window)?;
     wire::send(control, &Answer::Ready { port: listener.local_addr()?.port() })?;
-    let Some((mut data, _)) = accept(&listener, PATIENCE)? else {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "the sender did not connect"));
+    let mut data = match accept(&listener, PATIENCE)? {
+        Some((data, from)) if from.ip() == peer => data,
+        Some((_, from)) => {
+            let text = format!("{} connected in the place of the sender", from.ip());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        None => return Err(io::Error::new(io::ErrorKind::TimedOut, "the sender did not connect")),
     };
     let buffer_bytes = rustix::net::sockopt::socket_recv_buffer_size(&data)? as u64;
     let mut room = vec![0; ROOM];
@@ -147,6 +154,10 @@ fn stream(
         match data.read(&mut room)? {
             0 => break,
             count => bytes += count as u64,
+        }
+        if start.elapsed() > limit {
+            let text = "the sender did not end in time";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
     }
     let span_ns = start.elapsed().as_nanos() as u64;

@@ -133,7 +133,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.out {
         let text = serde_json::to_string_pretty(&document)? + "\n";
         record::write_in(folder, "doctor.json", &text)?;
-        record::write_in(folder, "report.html", &report::page(&document))?;
+        record::write_in(folder, "report.html", report::page(&document))?;
     }
     if args.json {
         let mut value = serde_json::to_value(&document)?;

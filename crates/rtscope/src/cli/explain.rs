@@ -15,7 +15,6 @@ use rtscope_measure::{
         self, ExplainLook, ExplainOptions, Keep, OwnThreads, Pauses, interruptions as watch_cpu,
     },
     interrupt::Interrupt,
-    recorder::write_whole,
 };
 use rtscope_model::{
     explain::{ExplainRecord, FORMAT},
@@ -192,6 +191,10 @@ fn late_threads(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Explains a trace in a file.
 fn traced(args: &Args, file: &Path) -> anyhow::Result<(ExplainRecord, PathBuf)> {
+    // A trace may be long, but it ends.
+    if !file.is_file() {
+        return Err(Refused(format!("{} is no file with a trace", file.display())).into());
+    }
     let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
@@ -233,16 +236,12 @@ pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
 fn write_look(folder: &Path, look: &ExplainLook) -> anyhow::Result<()> {
     write(folder, RECORD, &look.record)?;
     let Some(pages) = &look.trace_dat else { return Ok(()) };
-    let path = folder.join(PAGES);
-    write_whole(&path, pages).with_context(|| format!("can't write {}", path.display()))
+    record::write_in(folder, PAGES, pages).map(drop)
 }
 
 /// Writes a record into its folder.
 fn write(folder: &Path, file: &str, record: &impl serde::Serialize) -> anyhow::Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-    let path = folder.join(file);
-    write_whole(&path, (serde_json::to_string(record)? + "\n").as_bytes())
-        .with_context(|| format!("can't write {}", path.display()))
+    record::write_in(folder, file, serde_json::to_string(record)? + "\n").map(drop)
 }
 
 /// Late activations that are kept unless `--worst` says another number.
@@ -302,9 +301,7 @@ pub(super) fn finish_run(watched: OwnThreads, folder: &Path) -> anyhow::Result<[
     let look = watched.finish()?;
     write_look(folder, &look)?;
     let record = look.record;
-    let page = folder.join(super::EXPLAINED);
-    write_whole(&page, report::page(&record).as_bytes())
-        .with_context(|| format!("can't write {}", page.display()))?;
+    let page = record::write_in(folder, super::EXPLAINED, report::page(&record))?;
     let table = format!("{}Explained: {}\n", report::table(&record), shown(&page));
     Ok([serde_json::to_string(&record)?, table])
 }

@@ -17,7 +17,10 @@ use rtscope_model::{
 use rtscope_sys::tree::Tree;
 
 use super::{Refused, place::OneCpu, print, wall_clock};
-use crate::{exit, record};
+use crate::{
+    exit,
+    record::{self, bounded_text},
+};
 
 /// Scheduling experiments: list, show, run, draw again
 #[derive(Debug, clap::Subcommand)]
@@ -126,6 +129,9 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
+/// The largest experiment.
+const EXPERIMENT_BYTES_MAX: u64 = 16 << 20;
+
 /// The text of a shipped experiment or a file.
 fn source(name: &str) -> anyhow::Result<String> {
     if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
@@ -136,7 +142,8 @@ fn source(name: &str) -> anyhow::Result<String> {
             .context("can't read an experiment from standard input");
     }
     if name.ends_with(".toml") || name.contains('/') {
-        return std::fs::read_to_string(name).with_context(|| format!("can't read {name}"));
+        return bounded_text(Path::new(name), EXPERIMENT_BYTES_MAX)
+            .with_context(|| format!("can't read {name}"));
     }
     let message = "no shipped experiment of this name; rtscope sched list shows them".to_owned();
     let suggestion = suggest(name, SHIPPED.iter().map(|(known, _)| *known));

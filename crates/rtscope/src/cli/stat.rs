@@ -207,5 +207,5 @@ fn keep(
     folder: &Path,
 ) -> anyhow::Result<PathBuf> {
     record::write_in(folder, RECORD, &(serde_json::to_string_pretty(counted)? + "\n"))?;
-    record::write_in(folder, "report.html", &report::page(counted, published))
+    record::write_in(folder, "report.html", report::page(counted, published))
 }

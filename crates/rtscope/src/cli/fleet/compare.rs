@@ -108,7 +108,7 @@ fn publish(args: &Args, all: &FleetComparison) -> anyhow::Result<()> {
         let page = report::compare::page(&place.comparison);
         record::write_in(&out.join("places"), &format!("{}.html", place.place), &page)?;
     }
-    let page = record::write_in(&out, "index.html", &fleet_compare::page(all))?;
+    let page = record::write_in(&out, "index.html", fleet_compare::page(all))?;
     if args.json {
         print(&(serde_json::to_string_pretty(all)? + "\n"))?;
         note!("Report: {}", page.display());

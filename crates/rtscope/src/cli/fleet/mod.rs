@@ -11,7 +11,6 @@ mod run;
 mod status;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
@@ -26,7 +25,7 @@ use rtscope_fleet::{
 };
 use signal_hook::consts::SIGINT;
 
-use crate::{failure::Refused, history::RunPlace};
+use crate::{failure::Refused, history::RunPlace, record::bounded_text};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
@@ -97,8 +96,11 @@ fn listen() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stopped)
 }
 
+/// The largest file of places.
+const PLACES_BYTES_MAX: u64 = 16 << 20;
+
 fn read_places(file: &Path) -> anyhow::Result<Vec<FleetPlace>> {
-    let text = fs::read_to_string(file).with_context(|| {
+    let text = bounded_text(file, PLACES_BYTES_MAX).with_context(|| {
         format!(
             "can't read the places {}: write a file with [places.NAME] and ssh = \"USER@HOST\" for each machine, or \
              name one with --places",

@@ -15,7 +15,7 @@ use crate::{
 /// Judges what is there, writes the page, and prints the places.
 pub(super) fn publish(folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let report = judged::report(folder)?;
-    let page = record::write_in(folder, "index.html", &fleet::page(&report))?;
+    let page = record::write_in(folder, "index.html", fleet::page(&report))?;
     if json {
         print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
         note!("Report: {}", page.display());

@@ -10,7 +10,7 @@ use super::order;
 use crate::{cli::print, exit, output::shown};
 
 /// The parts of the cache that can be deleted.
-const ROOMS: [(&str, &str); 12] = [
+const ROOMS: [(&str, &str); 13] = [
     ("records", "records of guests in virtual time"),
     ("images", "file systems of guests: at most 2 GiB, used in the last 14 days"),
     ("kernels", "kernels, fetched or built"),
@@ -22,6 +22,7 @@ const ROOMS: [(&str, &str); 12] = [
     ("symbols", "symbols of guests' kernels, which `lab explain` reads"),
     ("plugin", "plugin of the emulator, compiled for `lab explain`"),
     ("cyclictest", "Debian's cyclictest with its libraries"),
+    ("machines", "hashes of machines' files on which guests ran"),
     ("apt", "lists of Debian's packages"),
 ];
 

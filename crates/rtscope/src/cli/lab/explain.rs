@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use rtscope_analyse::{
     report::{
         explain as of_events,
@@ -19,7 +19,7 @@ use rtscope_analyse::{
     },
 };
 use rtscope_lab::{cache::Cache, error::LabError, explain, inputs::INPUTS, tool::Need};
-use rtscope_measure::{interrupt::Interrupt, recorder::write_whole};
+use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
     environment::Preemption,
     explain::{ExplainRecord, FORMAT as EVENTS_FORMAT},
@@ -165,8 +165,7 @@ fn explained_by_events(args: &Args, cache: &Cache, interrupt: &Interrupt) -> any
         (folder, events, cost)
     };
     let page = folder.join(report::PAGE);
-    write_whole(&page, of_events::page(&events).as_bytes())
-        .with_context(|| format!("can't write {}", page.display()))?;
+    record::write_in(&folder, report::PAGE, of_events::page(&events))?;
     if args.json {
         note!("{cost}\nReport: {}", page.display());
         return print(&(serde_json::to_string_pretty(&of_events::document(&events))? + "\n"));
@@ -265,9 +264,7 @@ fn text_of(all: &Explanation) -> anyhow::Result<String> {
 /// Writes the document and the page into the record's folder.
 fn keep(folder: &Path, all: &Explanation) -> anyhow::Result<()> {
     for (name, text) in [(RECORD, text_of(all)?), (report::PAGE, report::page(all))] {
-        let path = folder.join(name);
-        write_whole(&path, text.as_bytes())
-            .with_context(|| format!("can't write {}", path.display()))?;
+        record::write_in(folder, name, text)?;
     }
     Ok(())
 }

@@ -150,7 +150,7 @@ impl Collected {
             }
             let found = sched::read(&own)?;
             self.is_as_asked &= found.is_as_asked();
-            record::write_in(&own, "report.html", &report::page(&found))?;
+            record::write_in(&own, "report.html", report::page(&found))?;
             judged.push(report::document(&found));
             let page = format!("{folder}/{name}/report.html");
             self.page.records.push(guests::ExperimentInGuest { kernel, record: found, page });

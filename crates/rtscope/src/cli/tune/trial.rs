@@ -429,7 +429,7 @@ impl Bench<'_> {
     fn publish(&self, all: &TuneTrials) -> anyhow::Result<()> {
         let document = serde_json::to_string_pretty(all)? + "\n";
         record::write_in(&self.out, report::DOCUMENT, &document)?;
-        let page = record::write_in(&self.out, "index.html", &report::page(all))?;
+        let page = record::write_in(&self.out, "index.html", report::page(all))?;
         if self.args.json {
             print(&document)?;
             note!("Report: {}", page.display());

@@ -197,7 +197,9 @@ struct Snapshot {
 impl Snapshot {
     fn new() -> Snapshot {
         let path = PathBuf::from(format!("/dev/shm/cyclictest{}", std::process::id()));
-        let file = File::create(&path);
+        // Everybody may write there: a link or a file of that name is not ours.
+        let _ = fs::remove_file(&path);
+        let file = File::create_new(&path);
         let file = file.inspect_err(|e| say(&format!("WARN: {}: {e}", path.display()))).ok();
         Snapshot { path, file }
     }
