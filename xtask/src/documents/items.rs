@@ -45,6 +45,8 @@ fn a_minute() -> u64 {
 #[serde(deny_unknown_fields)]
 pub(super) struct Document {
     pub(super) name: String,
+    /// The guide page that follows the document step by step, from `docs`.
+    pub(super) walk: Option<String>,
     #[serde(rename = "item")]
     pub(super) items: Vec<Item>,
 }

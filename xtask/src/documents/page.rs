@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    items::Items,
+    items::{Document, Items},
     reading::{Row, Verdict},
 };
 
@@ -67,10 +67,12 @@ pub(super) fn page(items: &Items, rows: &[Vec<Row>], head: &Head) -> String {
          A row \"works\" if each of our figures is within a factor of two of theirs, or if they print none.\n\
          It \"differs\" with the factor and the reason if one isn't.\n\
          [Published figures](guide/published.md) explains how rtscope pairs them.\n\n\
+         The name of a document leads to a page that follows it step by step: what its authors did, our command, and \
+         why figures differ.\n\n\
          | document | items | work | differ | need a board | missing |\n|---|---|---|---|---|---|\n"
     );
     for (document, rows) in items.documents.iter().zip(rows) {
-        let _ = writeln!(text, "| {} | {} |", cell(&document.name), Counts::of(rows).cells());
+        let _ = writeln!(text, "| {} | {} |", linked(document), Counts::of(rows).cells());
     }
     let _ = writeln!(text, "| all | {} |", Counts::of(rows.iter().flatten()).cells());
     for (document, rows) in items.documents.iter().zip(rows) {
@@ -93,6 +95,12 @@ pub(super) fn page(items: &Items, rows: &[Vec<Row>], head: &Head) -> String {
     text
 }
 
+/// The name of a document in a cell, which leads to its walk if there is one.
+fn linked(document: &Document) -> String {
+    let name = cell(&document.name);
+    document.walk.as_ref().map_or_else(|| name.clone(), |walk| format!("[{name}]({walk})"))
+}
+
 /// A text in a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ")
@@ -105,7 +113,7 @@ mod tests {
     #[test]
     fn every_item_has_its_row_and_every_verdict_is_counted() {
         let items = "[[command]]\nname = 'a'\nline = 'rtscope export a --format cyclictest | sort'\n\
-            [[document]]\nname = 'A course'\n\
+            [[document]]\nname = 'A course'\nwalk = 'walks/a.md'\n\
             [[document.item]]\nitem = 'first'\ncommand = 'a'\nsays = 'x'\n\
             [[document.item]]\nitem = 'second'\nboard = 'a pin'\n\
             [[document]]\nname = 'A study'\n[[document.item]]\nitem = 'third'\nlacks = 'all'\n";
@@ -128,7 +136,7 @@ mod tests {
         let page = page(&items, &rows, &head);
         for part in [
             "made on 2026-01-01 in 12 minutes, on 2 CPUs with Linux 6.1",
-            "| A course | 2 | 0 | 1 | 1 | 0 |\n| A study | 1 | 0 | 0 | 0 | 1 |\n| all | 3 | 0 | 1 | 1 | 1 |",
+            "| [A course](walks/a.md) | 2 | 0 | 1 | 1 | 0 |\n| A study | 1 | 0 | 0 | 0 | 1 |\n| all | 3 | 0 | 1 | 1 | 1 |",
             "| first | `rtscope export a --format cyclictest \\| sort` | 7us | a \\| b | differs: 0.1 of theirs |",
             "\n## A study\n\n| item |",
             "| second |  | 7us |  | needs a board: a pin |",
