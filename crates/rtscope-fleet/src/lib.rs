@@ -17,5 +17,6 @@ pub mod journal;
 pub mod labgrid;
 pub mod parcel;
 pub mod places;
+pub mod pull_lab;
 pub mod selector;
 pub mod shell;
