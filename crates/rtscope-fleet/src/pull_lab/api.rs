@@ -137,9 +137,7 @@ impl KernelCiApi<'_> {
     ) -> Result<(), HttpFailure> {
         let node = changed(node, data, fields);
         let body = Value::Object(node).to_string();
-        self.curl
-            .send("PUT", &self.node_address(id), Some(self.token), body.as_bytes())
-            .map(drop)
+        self.curl.send("PUT", &self.node_address(id), Some(self.token), body.as_bytes()).map(drop)
     }
 
     /// The kernel build that a job tests: the nearest ancestor that is one.
@@ -208,12 +206,10 @@ fn page_of(
         let is_ours = data["runtime"] == runtime
             && (platforms.is_empty()
                 || platforms.iter().any(|platform| data["platform"] == *platform.as_str()));
-        let (Some(id), Some(definition)) =
-            (
+        let (Some(id), Some(definition)) = (
             node["id"].as_str().or_else(|| event["data"]["id"].as_str()),
             node["artifacts"]["job_definition"].as_str(),
-        )
-        else {
+        ) else {
             continue;
         };
         if is_ours && is_node_id(id) && page.jobs.iter().all(|job| job.node != id) {
@@ -244,7 +240,8 @@ pub fn is_later(one: &str, other: &str) -> bool {
 /// A time of the API some seconds before another one.
 #[must_use]
 pub fn earlier(text: &str, seconds: i64) -> String {
-    let before = civil(text).and_then(|at| at.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok());
+    let before =
+        civil(text).and_then(|at| at.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok());
     before.map_or_else(|| text.to_owned(), |at| at.strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string())
 }
 

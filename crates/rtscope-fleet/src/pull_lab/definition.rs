@@ -86,7 +86,8 @@ impl JobDefinition {
 impl JobTest {
     fn parse(value: &Value) -> Result<JobTest, String> {
         let name = |key: &str| {
-            let text = value[key].as_str().ok_or_else(|| format!("a test of the job has no {key}"))?;
+            let text =
+                value[key].as_str().ok_or_else(|| format!("a test of the job has no {key}"))?;
             check_name(text).map_err(|why| format!("the {key} {text:?} of a test {why}"))?;
             Ok::<_, String>(text.to_owned())
         };
@@ -129,7 +130,9 @@ fn is_asked(value: &Value) -> bool {
 fn check_name(text: &str) -> Result<(), String> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "._-:+/".contains(c);
     if text.is_empty() || text.len() > NAME_MAX || !text.chars().all(is_good) {
-        return Err(format!("has other characters than letters, digits and ._-:+/, or more than {NAME_MAX}"));
+        return Err(format!(
+            "has other characters than letters, digits and ._-:+/, or more than {NAME_MAX}"
+        ));
     }
     Ok(())
 }
@@ -148,7 +151,8 @@ fn parameters(value: &Value) -> Result<Vec<(String, String)>, String> {
         }
         Value::Object(map) => {
             for (name, value) in map {
-                let values = value.as_array().map_or_else(|| vec![value], |list| list.iter().collect());
+                let values =
+                    value.as_array().map_or_else(|| vec![value], |list| list.iter().collect());
                 for value in values {
                     let text = match value {
                         Value::String(text) => text.clone(),
@@ -229,7 +233,8 @@ mod tests {
         let kernel = said(&|job| job["artifacts"]["kernel"] = json!("file:///etc/shadow"));
         assert!(kernel.contains("artifact kernel") && kernel.contains("HTTP"), "{kernel}");
         let mut changed = job();
-        changed["tests"][1]["parameters"] = json!({ "require": ["max < 200us", "missed = 0"], "n": 2 });
+        changed["tests"][1]["parameters"] =
+            json!({ "require": ["max < 200us", "missed = 0"], "n": 2 });
         let found = JobDefinition::parse(changed).expect("a job");
         assert_eq!(found.tests[1].parameters.len(), 3);
     }

@@ -124,7 +124,8 @@ impl Curl<'_> {
         body: &[u8],
     ) -> Result<Value, HttpFailure> {
         let path = self.folder.join(BODY);
-        let failed = |e: io::Error| HttpFailure::Unusable(format!("can't write {}: {e}", path.display()));
+        let failed =
+            |e: io::Error| HttpFailure::Unusable(format!("can't write {}: {e}", path.display()));
         fs::write(&path, body).map_err(failed)?;
         let (bytes_max, limit) = (4 << 20, ANSWER_IN);
         let request = HttpRequest { method, address, token, body: Some(&path), bytes_max, limit };
@@ -211,7 +212,14 @@ impl Curl<'_> {
         command.args(["--write-out", "%{stderr}\n%{http_code}", "--request", request.method]);
         command.args(["--header", "Accept: application/json, */*"]);
         let silence = SILENCE_S.to_string();
-        command.args(["--connect-timeout", &silence, "--speed-limit", "1", "--speed-time", &silence]);
+        command.args([
+            "--connect-timeout",
+            &silence,
+            "--speed-limit",
+            "1",
+            "--speed-time",
+            &silence,
+        ]);
         command.args(["--max-time", &request.limit.as_secs().max(1).to_string()]);
         if request.token.is_none() && request.body.is_none() {
             command.args(["--location", "--max-redirs", REDIRECTIONS]);
@@ -297,7 +305,9 @@ fn refusal(bytes: &[u8]) -> String {
     let text = match serde_json::from_slice::<Value>(bytes) {
         Ok(found) => ["detail", "message"]
             .iter()
-            .find_map(|key| found[*key].as_str().map(|said| said.chars().take(REFUSAL_MAX).collect()))
+            .find_map(|key| {
+                found[*key].as_str().map(|said| said.chars().take(REFUSAL_MAX).collect())
+            })
             .unwrap_or(text),
         Err(_) => text,
     };
@@ -349,16 +359,26 @@ mod tests {
             assert_eq!(check_address(good), Ok(()), "{good}");
         }
         let long = format!("http://a/{}", "x".repeat(ADDRESS_MAX));
-        for bad in
-            ["", "file:///etc/passwd", "-o/x", "http://", "https:///x", "http://a b", "http://a\n", "ftp://a", &long]
-        {
+        for bad in [
+            "",
+            "file:///etc/passwd",
+            "-o/x",
+            "http://",
+            "https:///x",
+            "http://a b",
+            "http://a\n",
+            "ftp://a",
+            &long,
+        ] {
             assert!(check_address(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_token_travels_encrypted_or_stays_here() {
-        for good in ["https://a.example", "http://localhost:8001/x", "http://127.0.0.1/", "http://[::1]:80"] {
+        for good in
+            ["https://a.example", "http://localhost:8001/x", "http://127.0.0.1/", "http://[::1]:80"]
+        {
             assert!(is_private(good), "{good}");
         }
         for bad in [
@@ -375,8 +395,12 @@ mod tests {
     #[test]
     fn what_may_pass_is_told_from_what_stays() {
         let status = |code| HttpFailure::Status { code, said: String::new() };
-        assert!([500, 502, 503, 429, 408].map(|code| status(code).is_passing()).iter().all(|is| *is));
-        assert!([400, 401, 403, 404, 422].map(|code| status(code).is_passing()).iter().all(|is| !is));
+        assert!(
+            [500, 502, 503, 429, 408].map(|code| status(code).is_passing()).iter().all(|is| *is)
+        );
+        assert!(
+            [400, 401, 403, 404, 422].map(|code| status(code).is_passing()).iter().all(|is| !is)
+        );
         assert!(HttpFailure::NoAnswer(String::new()).is_passing());
         assert!(status(401).is_forbidden() && !status(404).is_forbidden());
         assert_eq!(refusal(b"{\"detail\":\"Node not\\nfound\"}"), "Node not\\nfound");

@@ -329,7 +329,8 @@ mod tests {
         journal.move_cursor("2026-07-21T06:03:22").expect("not moved back");
         journal.step("a", claim()).expect("written");
         journal.step("b", PullStep::Left { why: "taken".to_owned() }).expect("written");
-        for step in [claim(), claim(), PullStep::Judged, PullStep::Posted { result: "pass".into() }] {
+        for step in [claim(), claim(), PullStep::Judged, PullStep::Posted { result: "pass".into() }]
+        {
             journal.step("c", step).expect("written");
         }
         let other = PullJournal::open(room.path(), API, "mine").expect_err("in use").to_string();
@@ -361,7 +362,8 @@ mod tests {
         let room = tempfile::tempdir().expect("a folder");
         drop(open(room.path()));
         for (api, runtime) in [(API, "other"), ("https://other.example", "mine")] {
-            let said = PullJournal::open(room.path(), api, runtime).expect_err("another").to_string();
+            let said =
+                PullJournal::open(room.path(), api, runtime).expect_err("another").to_string();
             assert!(said.contains("belongs to the runtime mine"), "{said}");
         }
         fs::write(room.path().join(CURSOR), "{}").expect("written");

@@ -135,9 +135,9 @@ impl JobOutcome {
                 "id": id, "origin": origin, "build_id": build, "path": kcidb_path(&test.path),
                 "status": test.kcidb_status(), "comment": test.why, "misc": misc,
             });
-            let environment = test.rows.first().map(|row| row["environment"].clone());
-            if let Some(environment) = environment.filter(Value::is_object) {
-                row["environment"] = environment;
+            for field in ["environment", "log_url", "output_files"] {
+                let found = test.rows.first().and_then(|of_run| of_run.get(field));
+                found.into_iter().for_each(|value| row[field] = value.clone());
             }
             tests.push(row);
             tests.extend(test.rows.iter().filter_map(|row| of_record(row, &id, node, build)));

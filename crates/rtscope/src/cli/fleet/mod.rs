@@ -7,6 +7,7 @@ pub(super) mod exported;
 mod judged;
 mod list;
 mod page;
+mod pull_lab;
 mod run;
 mod status;
 
@@ -26,7 +27,10 @@ use rtscope_fleet::{
 };
 use signal_hook::consts::SIGINT;
 
-use crate::{failure::Refused, history::RunPlace};
+use crate::{
+    failure::{Refused, lab_failure},
+    history::RunPlace,
+};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
@@ -35,6 +39,7 @@ pub(super) enum Verb {
     Status(status::Args),
     Collect(collect::Args),
     Compare(compare::Args),
+    PullLab(Box<pull_lab::Args>),
 }
 
 /// The file of places, and which of them.
@@ -115,6 +120,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Status(args) => status::main(args),
         Verb::Collect(args) => collect::main(args),
         Verb::Compare(args) => compare::main(args),
+        Verb::PullLab(args) => pull_lab::main(args).map_err(lab_failure),
     };
     done.map_err(fleet_failure)
 }
