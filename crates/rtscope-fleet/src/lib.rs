@@ -15,6 +15,7 @@ pub mod error;
 pub mod hold;
 pub mod journal;
 pub mod labgrid;
+pub mod lava;
 pub mod parcel;
 pub mod places;
 pub mod pull_lab;

@@ -5,6 +5,7 @@ mod collect;
 mod compare;
 pub(super) mod exported;
 mod judged;
+mod lava;
 mod list;
 mod page;
 mod pull_lab;
@@ -40,6 +41,7 @@ pub(super) enum Verb {
     Collect(collect::Args),
     Compare(compare::Args),
     PullLab(Box<pull_lab::Args>),
+    Lava(Box<lava::Args>),
 }
 
 /// The file of places, and which of them.
@@ -120,6 +122,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Status(args) => status::main(args),
         Verb::Collect(args) => collect::main(args),
         Verb::Compare(args) => compare::main(args),
+        Verb::Lava(args) => lava::main(args),
         Verb::PullLab(args) => pull_lab::main(args).map_err(lab_failure),
     };
     done.map_err(fleet_failure)
