@@ -138,7 +138,7 @@ fn what_is_wrong_with_a_job_makes_it_incomplete_with_the_reason() {
     ];
     let room = folder();
     for (at, (definition, ..)) in cases.iter().enumerate() {
-        server.add_job(&format!("6870c1b2{at:016}"), "mine", definition);
+        server.add_job(&format!("6870c1b3{at:016}"), "mine", definition);
     }
     let broken = "6870c1b2cccccccccccccccc";
     server.add_job(broken, "mine", &boot());
@@ -148,7 +148,7 @@ fn what_is_wrong_with_a_job_makes_it_incomplete_with_the_reason() {
     let mut all: Vec<(String, &str, &str)> = cases
         .iter()
         .enumerate()
-        .map(|(at, (_, code, why))| (format!("6870c1b2{at:016}"), *code, *why))
+        .map(|(at, (_, code, why))| (format!("6870c1b3{at:016}"), *code, *why))
         .collect();
     all.push((broken.to_owned(), "invalid_job_params", "not JSON"));
     for (id, code, why) in all {
@@ -253,7 +253,7 @@ fn a_kill_in_any_request_loses_no_job_and_posts_none_twice() {
     .into_iter()
     .enumerate()
     {
-        let node = format!("6870c1b2{at:016}");
+        let node = format!("6870c1b3{at:016}");
         server.add_job(&node, "mine", &definition(&server, &[("b", "boot"), ("l", "ltp")]));
         server.plan(&line.replace("NODE", &node), body, fault, 1);
         let mut command = lab(&server, room.path());

@@ -141,7 +141,7 @@ fn shaped(name: &str, test: &JobTest, required: &[Requirement]) -> Result<Plan, 
             ("plan" | "tst_cmd", _) => {}
             // A guest has one CPU.
             ("threads", _) if value == "1" => {}
-            ("max_latency", _) => words.push(format!("--require=max<={}", in_us(value))),
+            ("max_latency", _) => words.push(format!("--require=max<{}", in_us(value))),
             (_, Some((_, option, true))) => words.push(format!("{option}={}", in_us(value))),
             (_, Some((_, option, false))) => words.push(format!("{option}={value}")),
             _ => {
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(found.name, "lab-quick");
         assert_eq!(
             found.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["max <= 150us"]
+            ["max < 150us"]
         );
         assert!(found.to_toml().contains("interval = \"1ms\""), "{}", found.to_toml());
         let both = [("require", "max<200us"), ("require", "missed=0"), ("cycles", "300")];

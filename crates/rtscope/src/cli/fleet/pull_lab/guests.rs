@@ -159,6 +159,8 @@ fn judged_test(
         failing.map(|of| format!("{}, {}: {}", of.name, of.requirement, of.explanation()));
     let reasons = match verdict {
         Verdict::Fail => failing.collect::<Vec<_>>(),
+        // Its figures are tests of their own.
+        Verdict::Pass => Vec::new(),
         _ => judgement.reasons.clone(),
     };
     let why = format!("{verdict}: {}", reasons.join("; "));
