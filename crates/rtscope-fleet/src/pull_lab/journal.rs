@@ -42,8 +42,12 @@ struct EventCursor {
 pub enum PullStep {
     /// An event named it.
     Noticed { definition: String },
-    /// It is to be claimed by this name, and is run from here on.
-    Begun { claim: String },
+    /// It is claimed by this name.
+    Named { claim: String },
+    /// It is run from here on.
+    Begun,
+    /// The user ended rtscope, which was not the job's fault.
+    Stopped,
     /// Its outcome is in its folder: it isn't run again.
     Judged,
     /// KCIDB has the document, under a name of its own.
@@ -71,7 +75,7 @@ pub struct PulledJob {
     /// Address of its definition.
     pub definition: String,
     pub claim: Option<String>,
-    /// How often it was begun.
+    /// How often it was begun, and not stopped by the user.
     pub tries: u32,
     pub is_judged: bool,
     /// Whether KCIDB has said yes or no to its document.
@@ -90,10 +94,9 @@ impl PulledJob {
     fn take(&mut self, step: PullStep) {
         match step {
             PullStep::Noticed { definition } => self.definition = definition,
-            PullStep::Begun { claim } => {
-                self.claim = Some(claim);
-                self.tries += 1;
-            }
+            PullStep::Named { claim } => self.claim = Some(claim),
+            PullStep::Begun => self.tries += 1,
+            PullStep::Stopped => self.tries = self.tries.saturating_sub(1),
             PullStep::Judged => self.is_judged = true,
             PullStep::Submitted { .. } | PullStep::NotSubmitted { .. } => self.is_submitted = true,
             PullStep::Posted { .. } => self.is_posted = true,
@@ -321,7 +324,7 @@ mod tests {
         let mut journal = open(room.path());
         assert_eq!(journal.cursor(), BEGINNING);
         let noticed = |id: &str| PullStep::Noticed { definition: format!("http://a/{id}.json") };
-        let claim = || PullStep::Begun { claim: "mine:1".to_owned() };
+        let claim = || PullStep::Named { claim: "mine:1".to_owned() };
         for id in ["a", "b", "c", "d"] {
             journal.step(id, noticed(id)).expect("written");
         }
@@ -329,8 +332,10 @@ mod tests {
         journal.move_cursor("2026-07-21T06:03:22").expect("not moved back");
         journal.step("a", claim()).expect("written");
         journal.step("b", PullStep::Left { why: "taken".to_owned() }).expect("written");
-        for step in [claim(), claim(), PullStep::Judged, PullStep::Posted { result: "pass".into() }]
-        {
+        let posted = PullStep::Posted { result: "pass".into() };
+        let (begun, stopped) = (PullStep::Begun, PullStep::Stopped);
+        let tries = [begun.clone(), stopped, begun.clone(), begun];
+        for step in [claim()].into_iter().chain(tries).chain([PullStep::Judged, posted]) {
             journal.step("c", step).expect("written");
         }
         let other = PullJournal::open(room.path(), API, "mine").expect_err("in use").to_string();
@@ -350,7 +355,7 @@ mod tests {
         assert_eq!((c.tries, c.is_judged, c.is_posted), (2, true, true));
         assert_eq!(journal.job("d").map(|job| job.definition.as_str()), Some("http://a/d.json"));
         journal.step("c", PullStep::Submitted { id: "x".into() }).expect("written");
-        journal.step("d", claim()).expect("written behind the half line");
+        journal.step("d", PullStep::Begun).expect("written behind the half line");
         drop(journal);
         let journal = open(room.path());
         assert_eq!(open_ids(&journal, true), ["a", "d"]);

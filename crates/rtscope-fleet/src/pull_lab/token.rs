@@ -4,6 +4,10 @@ use std::{fmt, fs, path::Path};
 
 use crate::error::FleetError;
 
+/// The variables of the environment that have them, with the names that KernelCI's own client gives them.
+pub const API_TOKEN: &str = "KERNELCI_API_TOKEN";
+pub const KCIDB_TOKEN: &str = "KCIDB_JWT";
+
 /// More than any token has.
 const BYTES_MAX: usize = 16 << 10;
 

@@ -146,7 +146,9 @@ fn check(args: &Args) -> Result<(), Refused> {
     let files =
         [&args.kernel, &args.dtb, &args.modules, &args.ramdisk, &args.nfsrootfs, &args.rootfs];
     let addresses = files.into_iter().flatten().chain([&args.program]);
-    addresses.map(|address| check_address(address)).collect::<Result<(), _>>().map_err(Refused)?;
+    for address in addresses {
+        check_address(address).map_err(Refused)?;
+    }
     let is_sum = |sum: &String| sum.len() == 64 && sum.bytes().all(|c| c.is_ascii_hexdigit());
     if !args.program_sha256.as_ref().is_none_or(is_sum) {
         let text = "--program-sha256: a SHA-256 has 64 hexadecimal digits, as sha256sum prints it";

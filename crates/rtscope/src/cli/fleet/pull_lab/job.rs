@@ -15,11 +15,12 @@ use rtscope_fleet::pull_lab::{
     http::HttpFailure,
     journal::{PullJournal, PullStep, PulledJob, write_whole},
     outcome::{JobOutcome, PullStatus, TestOutcome},
+    token::{API_TOKEN, KCIDB_TOKEN},
 };
 use serde_json::Value;
 
 use super::{
-    API_TOKEN, KCIDB_TOKEN, PullLab,
+    PullLab,
     asked::{self, AskedTest},
     explained,
     guests::{self, FromKernel, JobFiles, KERNEL_MAX},
@@ -76,6 +77,7 @@ pub(super) fn judge(of: &PullLab<'_>, journal: &mut PullJournal, id: &str) -> an
     };
     let folder = journal.job_folder(id);
     fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    journal.step(id, PullStep::Begun)?;
     let tries = journal.job(id).map_or(0, |job| job.tries);
     let outcome = if tries > TRIES_MAX {
         let text = format!("rtscope was ended {TRIES_MAX} times while it ran this job");
@@ -84,7 +86,10 @@ pub(super) fn judge(of: &PullLab<'_>, journal: &mut PullJournal, id: &str) -> an
         note!("{id}: running");
         match outcome(of, &job, &node, &folder) {
             Ok(outcome) => outcome,
-            Err(Stopped) => return Ok(false),
+            Err(Stopped) => {
+                journal.step(id, PullStep::Stopped)?;
+                return Ok(false);
+            }
         }
     };
     for test in &outcome.tests {
@@ -131,8 +136,10 @@ fn claim(of: &PullLab<'_>, journal: &mut PullJournal, job: &PulledJob) -> anyhow
         Some(name) => name,
         None => format!("{}:{}", of.args.runtime, random_name()?),
     };
-    // Written before it is sent: whoever goes on after a kill knows its own name.
-    journal.step(id, PullStep::Begun { claim: name.clone() })?;
+    if job.claim.is_none() {
+        // Written before it is sent: whoever goes on after a kill knows its own name.
+        journal.step(id, PullStep::Named { claim: name.clone() })?;
+    }
     if !is_new {
         return Ok(Claimed::Ours(Box::new(node)));
     }
@@ -365,7 +372,9 @@ pub(super) fn post(of: &PullLab<'_>, journal: &mut PullJournal, id: &str) -> any
     let folder = journal.job_folder(id);
     let path = folder.join(OUTCOME);
     let read = || -> anyhow::Result<JobOutcome> { Ok(serde_json::from_slice(&fs::read(&path)?)?) };
-    let outcome = read().with_context(|| format!("can't read {}", path.display()))?;
+    let outcome = read().unwrap_or_else(|e| {
+        JobOutcome::failed(INFRASTRUCTURE, format!("the lab can't read its outcome: {e:#}"))
+    });
     let is_submitted = job.is_submitted || submit(of, journal, id, &outcome)?;
     let is_posted = job.is_posted || finish(of, journal, &job, &outcome)?;
     Ok(is_submitted && is_posted)

@@ -18,7 +18,7 @@ use rtscope_fleet::{
         api::{self, BEGINNING, KernelCiApi},
         http::{self, Curl, HttpFailure, NO_CURL},
         journal::{PullJournal, PullStep, PulledJob},
-        token::ServerToken,
+        token::{API_TOKEN, KCIDB_TOKEN, ServerToken},
     },
 };
 use rtscope_lab::tool;
@@ -102,10 +102,6 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
-
-/// Variables of the environment with the tokens.
-const API_TOKEN: &str = "KERNELCI_API_TOKEN";
-const KCIDB_TOKEN: &str = "KCIDB_JWT";
 
 /// Events so long before the cursor are read again: the API may show an event after a later one.
 const OVERLAP_S: i64 = 60;
