@@ -21,13 +21,12 @@ use crate::{
 /// plan. LAVA gets a test case for each figure and each requirement, and the case `rtscope` for the run: pass, fail, or
 /// unknown if it is inconclusive. Submit the job with LAVA's own tools, for example `lavacli jobs submit`.
 ///
-/// The device type qemu boots in LAVA's QEMU, from a kernel with a ramdisk or a root file system. For any other
-/// device type, LAVA serves the files by TFTP and the boot loader of --method fetches them. rtscope must be built for the
-/// device's architecture.
+/// The device type qemu boots in LAVA's QEMU, from a kernel with a ramdisk or from a disk. For any other device type,
+/// LAVA serves the files by TFTP, and the boot loader of --method fetches them: --kernel and --ramdisk or --nfsrootfs.
+/// rtscope must be built for the device's architecture.
 ///
 /// Examples:
-///   rtscope fleet lava quick --device-type bcm2711-rpi-4-b --program https://files.example/rtscope-arm64 --kernel https://files.example/Image --dtb https://files.example/rpi4.dtb --nfsrootfs https://files.example/rootfs.tar.xz --login root
-///   rtscope fleet lava my-plan.toml --require 'max < 200us' --device-type qemu --program https://files.example/rtscope --kernel https://files.example/bzImage --rootfs https://files.example/rootfs.ext4.xz --out job.yaml
+///   rtscope fleet lava --device-type qemu --program http://a/b --rootfs http://a/c
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -43,7 +42,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "SUM")]
     program_sha256: Option<String>,
     /// Address of the kernel
-    #[arg(long, value_name = "URL")]
+    #[arg(short, long, value_name = "URL")]
     kernel: Option<String>,
     /// Form of the kernel, where the boot loader needs to know it
     #[arg(long, value_name = "FORM")]
@@ -72,7 +71,7 @@ pub(in crate::cli) struct Args {
     /// Kernel command line for QEMU
     #[arg(long, value_name = "WORDS", default_value = "console=ttyS0,115200 root=/dev/vda rw")]
     kernel_args: String,
-    /// What the shell of the device prints when it waits, as a regular expression; repeatable [default: '# ' and '\$ ']
+    /// Prompt of the device's shell, a regular expression; repeatable [default: '# ' and '\$ ']
     #[arg(long, value_name = "REGEX")]
     prompt: Vec<String>,
     /// Log in as this user, who has no password

@@ -207,7 +207,7 @@ mod tests {
         let cyclictest = [
             ("tst_cmd", "cyclictest"),
             ("max_latency", "150"),
-            ("interval", "1000"),
+            ("interval", "250"),
             ("threads", "1"),
         ];
         let found = plan(&test("rt-tests", &cyclictest));
@@ -216,7 +216,7 @@ mod tests {
             found.require.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["max < 150us"]
         );
-        assert!(found.to_toml().contains("interval = \"1ms\""), "{}", found.to_toml());
+        assert!(found.to_toml().contains("interval = \"250us\""), "{}", found.to_toml());
         let both = [("require", "max<200us"), ("require", "missed=0"), ("cycles", "300")];
         let found = plan(&test("rtscope-lab-course", &both));
         assert_eq!((found.name.as_str(), found.require.len()), ("lab-course", 2));

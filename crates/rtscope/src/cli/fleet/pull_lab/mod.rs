@@ -29,8 +29,8 @@ use crate::{cli::ending, exit, failure::Refused};
 
 /// Run KernelCI's jobs in the lab, and post the results
 ///
-/// rtscope asks KernelCI's API for the jobs of its runtime (the protocol PULL_LABS), boots the kernel of each job in a guest
-/// in virtual time, and posts what came of it: to the job's node, and with --kcidb each figure to KCIDB. Commands of a job
+/// rtscope asks KernelCI's API for the jobs of its runtime (the protocol PULL_LABS) and boots the kernel of each job in a
+/// guest in virtual time. It posts the result to the job's node, and with --kcidb each figure to KCIDB. Commands of a job
 /// never run on this machine. A killed rtscope continues when you start it again: no job is lost, and none is posted
 /// twice.
 ///
@@ -41,9 +41,9 @@ use crate::{cli::ending, exit, failure::Refused};
 /// The exit code of --once is 0 if each job that was there is posted, else 1.
 ///
 /// Examples:
-///   rtscope fleet pull-lab --api https://api.example/latest --runtime pull-my-lab
-///   rtscope fleet pull-lab --api https://api.example/latest --runtime pull-my-lab --once --kcidb https://db.example/submit --origin my_lab
-///   rtscope fleet pull-lab --api https://api.example/latest --runtime pull-my-lab --test ltp-rt=my-plan.toml --require 'max < 200us'
+///   rtscope fleet pull-lab --api https://api.example/v1 --runtime my-lab --once
+///   rtscope fleet pull-lab --api https://a.example/v1 --runtime x -r 'max < 1ms'
+///   rtscope fleet pull-lab --api https://a.test/v1 --runtime x --test rt=lab-quick
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
