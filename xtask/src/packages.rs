@@ -70,6 +70,11 @@ pub(crate) const OF_TESTS: &[Package] = &[
         reason: "lays the wire between two namespaces that the network load uses",
     },
     Package { name: "kmod", sign: "depmod", reason: KERNEL },
+    Package {
+        name: "lava-common",
+        sign: "/usr/lib/python3/dist-packages/lava_common/__init__.py",
+        reason: "validates the jobs that we write for LAVA",
+    },
     Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: KERNEL },
     Package { name: "libelf-dev", sign: "/usr/include/libelf.h", reason: KERNEL },
     Package { name: "lz4", sign: "lz4", reason: KERNEL },

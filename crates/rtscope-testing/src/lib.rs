@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod kernel_ci;
 pub mod skip;

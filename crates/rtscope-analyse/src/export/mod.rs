@@ -36,7 +36,7 @@ use rtscope_model::{event::Event, record::Record};
 pub use self::{
     explained::{Lateness, TRACE_FORMATS, TraceFormat},
     fleet::{FleetExported, PlaceExported, PlaceWithout},
-    kcidb::{BuildId, NotAName, Submission, SubmissionOrigin},
+    kcidb::{BuildId, NotAName, PublishedFiles, Submission, SubmissionOrigin},
 };
 use crate::judgement::{CellSummary, FigureRow, Judgement};
 

@@ -8,10 +8,10 @@ use std::{
 use anyhow::Context;
 use clap::builder::PossibleValue;
 use rtscope_analyse::export::{
-    BuildId, Exported, FORMATS, Format, Lateness, Submission, SubmissionOrigin, TRACE_FORMATS,
-    TraceFormat,
+    BuildId, Exported, FORMATS, Format, Lateness, PublishedFiles, Submission, SubmissionOrigin,
+    TRACE_FORMATS, TraceFormat,
 };
-use rtscope_fleet::journal;
+use rtscope_fleet::{journal, pull_lab::http};
 use rtscope_model::verdict::Requirement;
 
 use super::{Refused, compare::split, explain, fleet, print_bytes};
@@ -41,6 +41,7 @@ use crate::{
 ///   rtscope export run@rest --format cyclictest | grep 'Max Latencies'
 ///   rtscope export run --format csv,csv-histogram,markdown --out results
 ///   rtscope export run -f kcidb --origin my_lab --build-id maestro:6870c1b2
+///   rtscope export run -f kcidb --base-url https://results.example/run
 ///   rtscope export rtscope-runs/explain-1 -f perfetto --out late.perfetto-trace
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -65,6 +66,9 @@ pub(super) struct Args {
     /// Kernel build that was tested, as KernelCI names it, for kcidb [default: a build of its own, named by the kernel]
     #[arg(long, value_name = "ORIGIN:ID")]
     build_id: Option<BuildId>,
+    /// Address at which others can read the files of FOLDER, for the links in kcidb
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -75,11 +79,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             Choice::Trace(format) => traces.push(*format),
         }
     }
-    let has_names = args.origin.is_some() || args.build_id.is_some();
+    let has_names = args.origin.is_some() || args.build_id.is_some() || args.base_url.is_some();
     if has_names && figures.iter().all(|format| format.name != "kcidb") {
-        let text = "--origin and --build-id are for the format kcidb";
+        let text = "--origin, --build-id and --base-url are for the format kcidb";
         return Err(Refused(text.to_owned()).into());
     }
+    args.base_url.as_deref().map_or(Ok(()), http::check_address).map_err(Refused)?;
     let mut documents = Vec::new();
     if !figures.is_empty() {
         figures_of(args, &figures, &mut documents)?;
@@ -118,7 +123,9 @@ fn figures_of(
     let cell = cell.as_deref();
     let additions = Additions { require: args.require.clone(), accept: args.accept.clone() };
     let origin = args.origin.clone().unwrap_or_default();
-    let submission = Submission { origin, build: args.build_id.clone() };
+    let base_url = args.base_url.clone().unwrap_or_default();
+    let files = PublishedFiles { base_url, names: Vec::new() };
+    let submission = Submission { origin, build: args.build_id.clone(), files };
     let written = match journal::is_fleet(&folder) {
         true => fleet::exported::documents((&folder, cell), &additions, &submission, formats)?,
         false => of_record((&folder, cell), &additions, &submission, formats)?,
@@ -141,12 +148,29 @@ fn of_record(
         false => record::open(folder, additions)?,
     };
     let mut subject = Exported::new(&judged.record, &judged.judgement, cell).map_err(Refused)?;
-    subject.submission = submission.clone();
+    subject.submission = with_files(submission, "", folder);
     let write = |format: &&'static Format| {
         let document = format.write(&subject);
         Ok(document.map_err(|why| Refused(format!("{}: {why}", format.name)))?)
     };
     formats.iter().map(write).collect()
+}
+
+/// Names the files in a record's folder, where others can read them: `below` is its path from the address that was given.
+pub(super) fn with_files(submission: &Submission, below: &str, folder: &Path) -> Submission {
+    let mut submission = submission.clone();
+    if submission.files.base_url.is_empty() {
+        return submission;
+    }
+    let base_url = submission.files.base_url.trim_end_matches('/');
+    submission.files.base_url = format!("{base_url}/{below}");
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let mut names: Vec<String> =
+        files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    submission.files.names = names;
+    submission
 }
 
 /// The late activations of a folder, or of its `explain.json`.

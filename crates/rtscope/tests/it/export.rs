@@ -343,11 +343,18 @@ fn kernel_ci_s_own_package_takes_each_document() {
         &format!("export in -f kcidb -o imported {names}"),
         &format!("export run -f kcidb -o named {names}"),
         "export cut -f kcidb -o killed",
+        "export run -f kcidb -o linked --base-url https://results.example/a",
     ] {
         let done = output(here, line);
         assert!(done.status.success(), "{line}: {}", text(&done.stderr));
     }
-    let files = ["judged", "imported", "named", "killed"];
+    let linked: Value =
+        serde_json::from_str(&fs::read_to_string(here.join("linked")).expect("written"))
+            .expect("JSON");
+    let files = linked["tests"][0]["output_files"].as_array().expect("files");
+    let events = files.iter().find(|file| file["name"] == "events.jsonl").expect("of the record");
+    assert_eq!(events["url"], "https://results.example/a/events.jsonl");
+    let files = ["judged", "imported", "named", "killed", "linked"];
     let taken = kernel_ci(here, KCIDB, &files);
     let said = text(&taken.stderr);
     let read: Value =
@@ -369,6 +376,7 @@ fn kernel_ci_s_own_package_takes_each_document() {
     refused(here, "export run -f kcidb --origin My-Lab", 64, &["small letters"]);
     refused(here, "export run -f kcidb --build-id maestro", 64, &["a colon"]);
     refused(here, "export run -f junit --origin my_lab", 64, &["for the format kcidb"]);
+    refused(here, "export run -f kcidb --base-url results", 64, &["not an address of HTTP"]);
 }
 
 /// A copy of the record as if it had been cut before its last phase.

@@ -10,6 +10,7 @@ mod experiments;
 mod explain;
 mod failures;
 mod preemption;
+mod pull_lab;
 mod reboot;
 mod verbs;
 

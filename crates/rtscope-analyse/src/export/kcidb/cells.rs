@@ -85,6 +85,8 @@ impl Part<'_> {
             comment: said.collect::<Vec<_>>().join("; "),
             start_time: began.and_then(|at_ns| self.start_time(at_ns)),
             duration: self.duration(cell.duration_ns),
+            log_url: None,
+            output_files: Vec::new(),
             environment: self.environment.clone(),
             misc,
         }

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use self::schema::{
     Build, Checkout, Document, Reached, Status, Test, TestEnvironment, Version, seconds,
 };
-pub use self::submission::{BuildId, NotAName, Submission, SubmissionOrigin};
+pub use self::submission::{BuildId, NotAName, PublishedFiles, Submission, SubmissionOrigin};
 use super::{Exported, FleetExported, Format, PlaceExported, PlaceWithout};
 
 pub(super) const FORMAT: Format = Format {
@@ -119,6 +119,8 @@ impl Document {
             comment: without.why.clone(),
             start_time: None,
             duration: None,
+            log_url: None,
+            output_files: Vec::new(),
             environment: TestEnvironment {
                 comment: format!("place {}", without.place),
                 misc: [("place".to_owned(), json!(without.place))].into_iter().collect(),
@@ -197,6 +199,8 @@ impl<'a> Part<'a> {
             comment: format!("{}: {}", record.plan.title, judgement.verdict),
             start_time: self.start_time(0),
             duration: self.duration(took_ns),
+            log_url: self.subject.submission.files.log_url(),
+            output_files: self.subject.submission.files.output_files(),
             environment: self.environment.clone(),
             misc,
         }
@@ -222,7 +226,7 @@ impl<'a> Part<'a> {
 
 /// The build's name: the one that was given, or one of what the kernel says of itself.
 fn build(subject: &Exported<'_>) -> Result<BuildId, String> {
-    let Submission { origin, build } = &subject.submission;
+    let Submission { origin, build, .. } = &subject.submission;
     if let Some(build) = build {
         return Ok(build.clone());
     }

@@ -53,9 +53,20 @@ pub(super) struct Test {
     /// In seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) duration: Option<f64>,
+    /// Where the kernel's messages are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) log_url: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) output_files: Vec<OutputFile>,
     pub(super) environment: TestEnvironment,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(super) misc: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct OutputFile {
+    pub(super) name: String,
+    pub(super) url: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

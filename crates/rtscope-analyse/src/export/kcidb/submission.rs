@@ -2,12 +2,53 @@
 
 use std::{fmt, str::FromStr};
 
+use super::schema::OutputFile;
+
 /// Who submits, and which build was tested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Submission {
     pub origin: SubmissionOrigin,
     /// The build's name in KernelCI; without one, the document brings a build of its own.
     pub build: Option<BuildId>,
+    pub files: PublishedFiles,
+}
+
+/// The files of a record that others can read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublishedFiles {
+    /// Address of the record's folder.
+    pub base_url: String,
+    /// Names in that folder.
+    pub names: Vec<String>,
+}
+
+/// What the guest's kernel printed, in the record of a guest.
+const CONSOLE: &str = "console.txt";
+
+impl PublishedFiles {
+    fn address(&self, name: &str) -> String {
+        let mut address = format!("{}/", self.base_url.trim_end_matches('/'));
+        for byte in name.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'~' => {
+                    address.push(char::from(byte));
+                }
+                other => address += &format!("%{other:02X}"),
+            }
+        }
+        address
+    }
+
+    /// The address of the kernel's messages, where the record has them.
+    pub(super) fn log_url(&self) -> Option<String> {
+        self.names.iter().any(|name| name == CONSOLE).then(|| self.address(CONSOLE))
+    }
+
+    pub(super) fn output_files(&self) -> Vec<OutputFile> {
+        // What the schema doesn't take as a name.
+        let names = self.names.iter().filter(|name| !name.is_empty() && !name.contains('/'));
+        names.map(|name| OutputFile { name: name.clone(), url: self.address(name) }).collect()
+    }
 }
 
 /// The CI system that submits. KernelCI gives each a name.
@@ -85,6 +126,20 @@ impl fmt::Display for BuildId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_s_address_is_one_word() {
+        let names = ["console.txt", "a b%\u{e4}.csv", "x/y", ""].map(str::to_owned).to_vec();
+        let files = PublishedFiles { base_url: "https://a.example/run/".to_owned(), names };
+        assert_eq!(files.log_url().as_deref(), Some("https://a.example/run/console.txt"));
+        let found = files.output_files();
+        let found: Vec<&str> = found.iter().map(|file| file.url.as_str()).collect();
+        assert_eq!(
+            found,
+            ["https://a.example/run/console.txt", "https://a.example/run/a%20b%25%C3%A4.csv"]
+        );
+        assert_eq!(PublishedFiles::default().log_url(), None);
+    }
 
     #[test]
     fn only_names_that_the_schema_takes_are_taken() {

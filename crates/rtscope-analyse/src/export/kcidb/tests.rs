@@ -132,7 +132,7 @@ fn the_build_is_the_one_that_was_named_or_comes_along() {
     assert_eq!(document["builds"][0]["id"], "rtscope:6.12.0-rt");
     let origin = "my_lab".parse().expect("an origin");
     let build = Some("maestro:68 c1".parse().expect("a build"));
-    let named = exported(&record, &[], Submission { origin, build });
+    let named = exported(&record, &[], Submission { origin, build, ..Submission::default() });
     assert!(named.get("builds").is_none() && named.get("checkouts").is_none(), "{named:#}");
     let first = &named["tests"][0];
     assert_eq!((&first["origin"], &first["build_id"]), (&json!("my_lab"), &json!("maestro:68 c1")));

@@ -1,6 +1,6 @@
 //! The records of a fleet's run for `rtscope export`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rtscope_analyse::{
     export::{Exported, FleetExported, Format, PlaceExported, PlaceWithout, Submission},
@@ -10,12 +10,13 @@ use rtscope_fleet::journal;
 
 use super::judged::{self, Held};
 use crate::{
+    cli::export::with_files,
     failure::{Refused, error_text},
     record::JudgedRecord,
 };
 
 /// What a place brought: its record, or why there is none.
-type Brought = (String, Result<JudgedRecord, PlaceWithout>);
+type Brought = (String, Result<(JudgedRecord, PathBuf), PlaceWithout>);
 
 /// Each format's document of all places, or of one cell at all places.
 pub(in crate::cli) fn documents(
@@ -42,6 +43,7 @@ pub(in crate::cli) fn documents(
         };
         let run = match judged::held(all) {
             Held::Record(record, _) => judged::open(&folder.join(record), &plan, additions)
+                .map(|judged| (judged, record.to_owned()))
                 .map_err(|e| {
                     without(format!("its record can't be read: {}", error_text(&e)), false)
                 }),
@@ -60,9 +62,10 @@ pub(in crate::cli) fn documents(
     }
     let places = brought.iter().map(|(name, run)| match run {
         Err(without) => Ok(PlaceExported::Without(without.clone())),
-        Ok(judged) => {
+        Ok((judged, record)) => {
             let mut subject = Exported::new(&judged.record, &judged.judgement, cell)?;
-            subject.submission = submission.clone();
+            let below = record.to_string_lossy();
+            subject.submission = with_files(submission, &below, &folder.join(record));
             subject.place = Some(name.clone());
             Ok(PlaceExported::Run(Box::new(subject)))
         }

@@ -5,8 +5,10 @@ mod collect;
 mod compare;
 pub(super) mod exported;
 mod judged;
+mod lava;
 mod list;
 mod page;
+mod pull_lab;
 mod run;
 mod status;
 
@@ -25,7 +27,11 @@ use rtscope_fleet::{
 };
 use signal_hook::consts::SIGINT;
 
-use crate::{failure::Refused, history::RunPlace, record::bounded_text};
+use crate::{
+    failure::{Refused, lab_failure},
+    history::RunPlace,
+    record::bounded_text,
+};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
@@ -34,6 +40,8 @@ pub(super) enum Verb {
     Status(status::Args),
     Collect(collect::Args),
     Compare(compare::Args),
+    PullLab(Box<pull_lab::Args>),
+    Lava(Box<lava::Args>),
 }
 
 /// The file of places, and which of them.
@@ -117,6 +125,8 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Status(args) => status::main(args),
         Verb::Collect(args) => collect::main(args),
         Verb::Compare(args) => compare::main(args),
+        Verb::Lava(args) => lava::main(args),
+        Verb::PullLab(args) => pull_lab::main(args).map_err(lab_failure),
     };
     done.map_err(fleet_failure)
 }

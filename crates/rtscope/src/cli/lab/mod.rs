@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use rtscope_lab::machine::Machine;
 
+pub(super) use self::order::guard;
 use super::{ending, print};
 use crate::{exit, failure::lab_failure};
 

@@ -190,7 +190,7 @@ fn parsed(typed: &[String]) -> anyhow::Result<Vec<KernelRef>> {
 }
 
 /// Words before an emulator's: they end it when this process ends.
-pub(super) fn guard() -> Vec<String> {
+pub(in crate::cli) fn guard() -> Vec<String> {
     let pid = std::process::id().to_string();
     ["/proc/self/exe", "guard", "--parent", &pid, "--"].map(str::to_owned).to_vec()
 }
