@@ -30,6 +30,10 @@ const RECORD: &str = "record";
 const LOG: &str = "log";
 const ENDED: &str = "ended.json";
 const GIVEN_BACK: &str = "given-back";
+/// Where Slurm hands the place out: it is there if the script of the allocation starts the keeper, when the second is
+/// there.
+const HELD: &str = "held";
+const BEGIN: &str = "begin";
 
 /// How often the keeper looks: it must not be what disturbs the measurement.
 const LOOK: Duration = Duration::from_secs(1);
@@ -82,29 +86,41 @@ pub fn begin(hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
         JobState::Copied => {}
         state => return Ok(state),
     }
-    let base = hold.base().as_os_str();
-    let mut keeper = Command::new(&program)
-        .args(["fleet-agent", "keep", "--base"])
-        .arg(base)
-        .args(["--job", hold.job()])
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(FleetError::file("run", &program))?;
+    let mut keeper = match is_there(&hold.path(HELD)) {
+        true => {
+            let path = hold.path(BEGIN);
+            File::create(&path).map_err(FleetError::file("write", path))?;
+            None
+        }
+        false => Some(start_keeper(hold)?),
+    };
     let since = Instant::now();
     while since.elapsed() < ANSWER_LIMIT {
         match state(hold) {
             JobState::Copied => thread::sleep(POLL),
             state => return Ok(state),
         }
-        if let Ok(Some(status)) = keeper.try_wait() {
+        let ended = keeper.as_mut().and_then(|keeper| keeper.try_wait().ok().flatten());
+        if let Some(status) = ended {
             let said = fs::read_to_string(hold.path(LOG)).unwrap_or_default();
             return Err(FleetError::Place(format!("the keeper ended at once ({status}): {said}")));
         }
     }
     Err(FleetError::Place("the keeper doesn't begin".to_owned()))
+}
+
+fn start_keeper(hold: &Hold) -> Result<Child, FleetError> {
+    let program = hold.path(PROGRAM);
+    let keeper = Command::new(&program)
+        .args(["fleet-agent", "keep", "--base"])
+        .arg(hold.base())
+        .args(["--job", hold.job()])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    keeper.map_err(FleetError::file("run", program))
 }
 
 /// Keeps the job to its end: runs the plan, waits until the job is given back or its lease ends, and removes all.
@@ -147,6 +163,12 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
         thread::sleep(LOOK);
     }
     hold.remove()
+}
+
+/// Whether a process is there; nothing is asked of none.
+#[must_use]
+pub fn is_alive(pid: Option<u32>) -> bool {
+    pid.is_none_or(|pid| is_there(&Path::new("/proc").join(pid.to_string())))
 }
 
 /// The keeper's lock; none when another one has it.

@@ -1,7 +1,6 @@
 //! One job at one place, step by step: take, copy, begin, wait, collect, give back.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     fs::File,
     io::{Seek, SeekFrom, Write},
@@ -13,11 +12,13 @@ use std::{
 use crate::{
     agent::{self, JobState, RunEnd},
     error::FleetError,
+    facts::Facts,
     hold::Hold,
     journal::{FleetJournal, JobStep},
     parcel::{self, RecordArrival, RecordManifest},
     places::{FleetPlace, Reach},
     shell::{Shell, Stop},
+    slurm,
 };
 
 /// How often a broken connection is tried again before the place counts as lost, while a program is copied or a
@@ -96,61 +97,6 @@ impl fmt::Debug for Drive<'_> {
     }
 }
 
-/// What a place says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// As `uname -m`.
-    pub machine: String,
-    /// As `uname -r`.
-    pub kernel: String,
-    /// Of the device tree.
-    pub model: Option<String>,
-    /// Who has it, and for how many seconds at most, where that is known.
-    pub held: Option<(String, Option<u64>)>,
-    base: PathBuf,
-    free_kib: u64,
-}
-
-impl Facts {
-    fn read(said: &str) -> Facts {
-        let pairs: BTreeMap<&str, &str> =
-            said.lines().filter_map(|line| line.split_once('=')).collect();
-        let text = |key: &str| {
-            let value: String =
-                pairs.get(key).copied().unwrap_or_default().chars().take(200).collect();
-            rtscope_model::printable::printable(&value).into_owned()
-        };
-        let number = |key: &str| pairs.get(key).and_then(|value| value.parse().ok());
-        let held =
-            pairs.contains_key("held").then(|| (text("held"), Some(number("left").unwrap_or(0))));
-        Facts {
-            machine: text("machine"),
-            kernel: text("kernel"),
-            model: Some(text("model")).filter(|model| !model.is_empty()),
-            held,
-            base: PathBuf::from(pairs.get("base").copied().unwrap_or_default()),
-            free_kib: number("free_kib").unwrap_or(u64::MAX),
-        }
-    }
-}
-
-/// Looks at a place without taking it.
-///
-/// # Errors
-///
-/// It can't be reached.
-pub fn look(place: &FleetPlace, stop: Stop<'_>) -> Result<Facts, FleetError> {
-    if let Reach::Labgrid { coordinator, .. } = &place.reach {
-        // Only the one who has it may go there.
-        let listed = coordinator.list()?.into_iter().find(|listed| listed.name == place.name);
-        let held = listed.and_then(|listed| listed.taken_by).map(|holder| (holder, None));
-        return Ok(Facts { held, ..Facts::default() });
-    }
-    let folder = place.folder.as_deref().unwrap_or_default();
-    let answer = Shell::of(place).run(include_str!("scripts/look.sh"), &[folder], stop)?;
-    Ok(Facts::read(&answer.success()?))
-}
-
 impl<'a> Drive<'a> {
     /// Reaches the place of an earlier job.
     ///
@@ -163,22 +109,29 @@ impl<'a> Drive<'a> {
         journal: &'a FleetJournal,
         stop: Stop<'a>,
     ) -> Result<Drive<'a>, FleetError> {
-        Drive::handed_out(place, job, journal, stop, true)
+        Drive::handed_out(place, job, journal, stop, None)
     }
 
-    /// `is_ours`: a coordinator may have handed the place out to this user already.
+    /// Without a lease for a job that has the place already, as far as its coordinator knows.
     fn handed_out(
         place: &'a FleetPlace,
         job: &'a str,
         journal: &'a FleetJournal,
         stop: Stop<'a>,
-        is_ours: bool,
+        lease: Option<Duration>,
     ) -> Result<Drive<'a>, FleetError> {
         let shell = match &place.reach {
             Reach::Labgrid { coordinator, ssh_options } => {
-                let reach = coordinator.acquire(&place.name, is_ours)?.with_options(ssh_options);
-                Shell::of(&FleetPlace { reach, ..place.clone() })
+                let reach = coordinator.acquire(&place.name, lease.is_none())?;
+                Shell::of(&FleetPlace { reach: reach.with_options(ssh_options), ..place.clone() })
             }
+            Reach::Slurm { cluster } => Shell::of_allocation(match lease {
+                Some(lease) => {
+                    let folder = place.folder.as_deref().unwrap_or_default();
+                    Some(cluster.acquire(&place.name, job, folder, lease, stop)?)
+                }
+                None => slurm::find(&place.name, job, stop)?,
+            }),
             _ => Shell::of(place),
         };
         Ok(Drive { place, job, journal, stop, shell })
@@ -204,8 +157,11 @@ impl<'a> Drive<'a> {
         let Task { journal, stop, .. } = *task;
         journal.step(&place.name, job, JobStep::Asked)?;
         // Refused by a coordinator, there is nothing at the place.
-        let drive = Drive::handed_out(place, job, journal, stop, false).or_else(|e| {
-            journal.step(&place.name, job, JobStep::GivenBack)?;
+        let handed_out = Drive::handed_out(place, job, journal, stop, Some(task.lease));
+        let drive = handed_out.or_else(|e| {
+            if !matches!(e, FleetError::Unsettled(_)) {
+                journal.step(&place.name, job, JobStep::GivenBack)?;
+            }
             Err(e)
         })?;
         let facts = drive.take(task.lease)?;
@@ -241,7 +197,7 @@ impl<'a> Drive<'a> {
             (None, _) | (_, Ok(Some(JobState::Copied) | None)) => {
                 self.give_back(base).map(|()| None)
             }
-            (_, Err(e)) if !matches!(e, FleetError::Gone) => Err(e),
+            (_, Err(e)) if !e.is_end_of_job() => Err(e),
             (Some(base), _) => self.finish(base, record, patience).map(Some),
         }
     }
@@ -249,7 +205,7 @@ impl<'a> Drive<'a> {
     fn take(&self, lease: Duration) -> Result<Facts, FleetError> {
         let folder = self.place.folder.as_deref().unwrap_or_default();
         let seconds = lease.as_secs().max(1);
-        let words = [folder, self.job, &seconds.to_string()];
+        let words = [folder, self.job, &seconds.to_string(), self.place.node()];
         // Not to be interrupted: what it began would have to be found again.
         let answer = self.shell.run(include_str!("scripts/take.sh"), &words, &|| false);
         if matches!(answer, Err(FleetError::NotLetIn(_))) {
@@ -418,7 +374,7 @@ impl<'a> Drive<'a> {
         patience: Duration,
     ) -> Result<bool, FleetError> {
         let end = match self.wait(base, patience) {
-            Err(gone @ FleetError::Gone) => {
+            Err(gone) if gone.is_end_of_job() => {
                 self.give_back(Some(base))?;
                 return Err(gone);
             }
@@ -430,9 +386,13 @@ impl<'a> Drive<'a> {
         }
         // What arrived damaged is sent again, once.
         let bytes = match self.collect(base, record) {
-            Err(FleetError::Parcel(_)) => self.collect(base, record)?,
-            bytes => bytes?,
+            Err(FleetError::Parcel(_)) => self.collect(base, record),
+            bytes => bytes,
         };
+        if bytes.as_ref().is_err_and(FleetError::is_end_of_job) {
+            self.give_back(Some(base))?;
+        }
+        let bytes = bytes?;
         if bytes == 0 {
             self.give_back(Some(base))?;
             return Err(FleetError::Place(no_record(end.as_ref())));
@@ -516,7 +476,9 @@ impl<'a> Drive<'a> {
         // Also when the user ends everything: this is how it ends.
         let patient = Drive { stop: &|| false, shell: self.shell.clone(), ..*self };
         let released = base.map(|base| patient.ask::<serde_json::Value>(base, "release", &[]));
-        if !matches!(released, Some(Ok(_))) {
+        // Cancelling Slurm's job removes everything as well.
+        let is_slurm = matches!(self.place.reach, Reach::Slurm { .. });
+        if !matches!(released, Some(Ok(_))) && !is_slurm {
             let base = base.map(|base| base.display().to_string()).unwrap_or_default();
             let folder = self.place.folder.as_deref().unwrap_or_default();
             let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
@@ -527,8 +489,10 @@ impl<'a> Drive<'a> {
 
     /// Nothing of the job is at the place any more: a coordinator gets it back.
     fn nothing_is_left(&self) -> Result<(), FleetError> {
-        if let Reach::Labgrid { coordinator, .. } = &self.place.reach {
-            coordinator.release(&self.place.name)?;
+        match &self.place.reach {
+            Reach::Labgrid { coordinator, .. } => coordinator.release(&self.place.name)?,
+            Reach::Slurm { .. } => slurm::release(self.job)?,
+            Reach::Local | Reach::Ssh { .. } => {}
         }
         self.note(JobStep::GivenBack)
     }

@@ -12,6 +12,7 @@
 pub mod agent;
 pub mod drive;
 pub mod error;
+pub mod facts;
 pub mod hold;
 pub mod journal;
 pub mod labgrid;
@@ -19,3 +20,4 @@ pub mod parcel;
 pub mod places;
 pub mod selector;
 pub mod shell;
+pub mod slurm;

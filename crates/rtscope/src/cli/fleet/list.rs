@@ -3,8 +3,8 @@
 use std::{process::ExitCode, thread};
 
 use rtscope_fleet::{
-    drive::{self, Facts},
     error::FleetError,
+    facts::{self, Facts},
     places::FleetPlace,
 };
 use rtscope_measure::interrupt::Interrupt;
@@ -48,7 +48,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     for some in places.chunks(AT_ONCE) {
         thread::scope(|scope| {
             let looks: Vec<_> =
-                some.iter().map(|place| scope.spawn(|| drive::look(place, &stop))).collect();
+                some.iter().map(|place| scope.spawn(|| facts::look(place, &stop))).collect();
             found.extend(looks.into_iter().map(|look| look.join().expect("a look doesn't panic")));
         });
     }

@@ -250,8 +250,7 @@ impl Fleet<'_> {
                 note!("{}: the run was cut short; what it recorded is collected", place.name)
             }
             Err(why) => {
-                let may_succeed = why.is_connection() || matches!(why, FleetError::Taken { .. });
-                let is_final = !may_succeed || tries >= self.args.tries || (self.stop)();
+                let is_final = !why.may_pass() || tries >= self.args.tries || (self.stop)();
                 let more = if is_final { "" } else { "; will be tried again" };
                 note!("{}: {why}{more}", place.name);
                 let failed = JobStep::Failed { why: why.to_string(), is_final };
