@@ -28,6 +28,9 @@ const TRIES: u32 = 6;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// Between two questions whether an allocation is still there.
+const ALLOCATION_LOOK: Duration = Duration::from_secs(20);
+
 /// Between two looks at a run that should be over.
 const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
@@ -172,7 +175,7 @@ impl<'a> Drive<'a> {
         }
         begun?;
         let done =
-            drive.sleep(task.planned).and_then(|()| drive.finish(&base, record, task.patience));
+            drive.sit_out(task.planned).and_then(|()| drive.finish(&base, record, task.patience));
         // From here on the run goes on, or its record is there: whatever fails here, it can be collected later.
         if matches!(done, Err(FleetError::Interrupted)) {
             let _ = drive.give_back(Some(&base));
@@ -358,6 +361,18 @@ impl<'a> Drive<'a> {
                 return Err(FleetError::Interrupted);
             }
             thread::sleep(Duration::from_millis(100).min(time));
+        }
+        Ok(())
+    }
+
+    /// Waits as long as the plan takes, and asks nothing of the place. Slurm is asked whether the node is still ours.
+    fn sit_out(&self, planned: Duration) -> Result<(), FleetError> {
+        let since = Instant::now();
+        while let Some(left) = planned.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+            self.sleep(left.min(ALLOCATION_LOOK))?;
+            if self.shell.is_lost() {
+                break;
+            }
         }
         Ok(())
     }

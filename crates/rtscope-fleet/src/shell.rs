@@ -256,6 +256,15 @@ impl Shell {
         })
     }
 
+    /// Whether Slurm has taken the place away, as far as it answers.
+    pub(crate) fn is_lost(&self) -> bool {
+        match &self.way {
+            Way::Step(allocation) => allocation.ended().is_some(),
+            Way::Gone => true,
+            Way::Here | Way::Ssh(_) => false,
+        }
+    }
+
     /// A connection that failed because Slurm took the place away is not tried again.
     fn explained(&self, why: FleetError) -> FleetError {
         match &self.way {

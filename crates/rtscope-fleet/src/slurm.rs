@@ -306,17 +306,17 @@ impl Allocation {
         if !why.is_connection() {
             return why;
         }
-        let found = match newest(&self.name, &|| false) {
-            Ok(found) => found,
-            Err(_) => return why,
-        };
-        match found {
-            Some(found) if !found.has_ended() => why,
-            Some(found) => FleetError::AllocationEnded(format!(
-                "Slurm has ended job {}: {}",
-                found.number, found.state
-            )),
-            None => FleetError::AllocationEnded(format!("{self} is no more")),
+        self.ended().map_or(why, FleetError::AllocationEnded)
+    }
+
+    /// How it ended; none while it goes on, and when Slurm doesn't answer.
+    pub(crate) fn ended(&self) -> Option<String> {
+        match newest(&self.name, &|| false).ok()? {
+            Some(found) if !found.has_ended() => None,
+            Some(found) => {
+                Some(format!("Slurm has ended its job {}: {}", found.number, found.state))
+            }
+            None => Some(format!("{self} is no more")),
         }
     }
 }

@@ -20,6 +20,7 @@ mod export;
 mod export_fleet;
 mod fleet;
 mod fleet_labgrid;
+mod fleet_slurm;
 mod fleet_ssh;
 mod hackbench;
 mod history;
