@@ -17,7 +17,7 @@ use crate::{
     journal::{FleetJournal, JobStep},
     parcel::{self, RecordArrival, RecordManifest},
     places::{FleetPlace, Reach},
-    shell::{Shell, Stop},
+    shell::{NOT_EXECUTABLE, Shell, Stop},
     slurm,
 };
 
@@ -50,8 +50,7 @@ const GONE: &str = "\"gone\"";
 const INSTALL: &str =
     r#"umask 077; cp "$1" "$2.new" && chmod 700 "$2.new" && mv "$2.new" "$2" && rm -f "$1""#;
 
-/// What a shell says of a program that it may not run, and of a script that made nothing at the place.
-const NOT_EXECUTABLE: i32 = 126;
+/// What the script says that takes a place and made nothing there.
 const MADE_NOTHING: i32 = 3;
 
 /// How often a program that arrived damaged is copied.
@@ -499,14 +498,16 @@ impl<'a> Drive<'a> {
             let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
             patient.again(|| patient.shell.run(drop, &words, patient.stop)?.success())?;
         }
-        self.nothing_is_left()
+        patient.nothing_is_left()
     }
 
     /// Nothing of the job is at the place any more: a coordinator gets it back.
     fn nothing_is_left(&self) -> Result<(), FleetError> {
         match &self.place.reach {
-            Reach::Labgrid { coordinator, .. } => coordinator.release(&self.place.name)?,
-            Reach::Slurm { .. } => slurm::release(self.job)?,
+            Reach::Labgrid { coordinator, .. } => {
+                self.again(|| coordinator.release(&self.place.name))?;
+            }
+            Reach::Slurm { .. } => self.again(|| slurm::release(self.job))?,
             Reach::Local | Reach::Ssh { .. } => {}
         }
         self.note(JobStep::GivenBack)

@@ -35,6 +35,10 @@ const POLL: Duration = Duration::from_millis(10);
 /// What ssh exits with when there is no connection (ssh(1)).
 const SSH_FAILED: i32 = 255;
 
+/// What a shell says of a program that it may not run, and of one that it doesn't find.
+pub(crate) const NOT_EXECUTABLE: i32 = 126;
+pub(crate) const NOT_FOUND: i32 = 127;
+
 /// Words for ssh: it asks for nothing, compresses, and ends when the other side is silent for 15 s.
 const SSH_WORDS: [&str; 12] = [
     "-T",

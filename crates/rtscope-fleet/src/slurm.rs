@@ -15,7 +15,7 @@ use crate::{
     error::FleetError,
     facts::Facts,
     selector::Selector,
-    shell::{Shell, ShellAnswer, Stop},
+    shell::{NOT_FOUND, Shell, ShellAnswer, Stop},
 };
 
 /// Before a job's name, so that a person sees whose it is.
@@ -31,9 +31,6 @@ const LONGER: Duration = Duration::from_secs(120);
 const END_MAX: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(300);
-
-/// What a shell says of a program that it doesn't find.
-const NOT_FOUND: i32 = 127;
 
 /// States of a node in which it takes no job, as far as they are a word of `State=`.
 const UNFIT: [&str; 9] = [

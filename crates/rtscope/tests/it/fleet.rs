@@ -4,17 +4,20 @@ use std::{
     fs,
     path::Path,
     process::{Command, Output},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use rtscope_testing::skip::root_or_skip;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{folder, json, kill, output, processes_with, refused, start, text, wait_for};
+use crate::{
+    fleet_kills::Moments,
+    support::{folder, json, kill, output, processes_with, refused, start, text, wait_for},
+};
 
-/// How often rtscope is killed: more by hand.
-const KILLS: &str = "RTSCOPE_KILLS";
+/// How often something is killed: more by hand.
+pub(crate) const KILLS: &str = "RTSCOPE_KILLS";
 
 const PLAN: &str = "name = 'short'\n[[phase]]\nname = 'rest'\nduration = '2s'\n";
 const LONG: &str = "name = 'long'\n[[phase]]\nname = 'rest'\nduration = '60s'\n";
@@ -162,14 +165,11 @@ fn a_requirement_is_judged_here_and_decides_the_exit_code() {
 #[test]
 fn a_killed_rtscope_loses_no_place() {
     let kills: u32 = std::env::var(KILLS).ok().and_then(|n| n.parse().ok()).unwrap_or(4);
-    let mut noise =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").subsec_nanos();
+    let mut moments = Moments::new();
     let room = room(&["one", "two"], PLAN);
     let (mut collected, mut without) = (0, 0);
     for n in 0..kills {
-        // A linear congruential generator (Numerical Recipes); the moment is printed with a failure.
-        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let after = Duration::from_millis(u64::from(noise >> 8) % 6000);
+        let after = moments.below(6000);
         let out = format!("out{n}");
         let mut run = start(room.path(), &format!("fleet run plan.toml --out {out}"));
         std::thread::sleep(after);

@@ -94,7 +94,7 @@ impl Far {
     }
 
     /// Starts sshd.
-    fn listen(&self) {
+    pub(crate) fn listen(&self) {
         let config = self.room.path().join("sshd.conf");
         let started = Command::new("ip")
             .args(["netns", "exec", &self.name, "/usr/sbin/sshd", "-f"])
@@ -104,7 +104,7 @@ impl Far {
     }
 
     /// Kills sshd and its sessions, but not what they left running.
-    fn kill_sshd(&self) {
+    pub(crate) fn kill_sshd(&self) {
         let listed =
             Command::new("ip").args(["netns", "pids", &self.name]).output().expect("listed");
         for pid in text(&listed.stdout).split_whitespace() {

@@ -19,6 +19,7 @@ mod explain_files;
 mod export;
 mod export_fleet;
 mod fleet;
+mod fleet_kills;
 mod fleet_labgrid;
 mod fleet_slurm;
 mod fleet_ssh;

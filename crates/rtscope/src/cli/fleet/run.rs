@@ -203,6 +203,9 @@ impl Fleet<'_> {
     fn resumed(&self, place: &FleetPlace, job: &FleetJob) -> Result<Option<bool>, FleetError> {
         let record = record_folder(self.journal.folder(), &place.name);
         let drive = Drive::reach(place, &job.name, self.journal, self.stop)?;
+        if let Some((_, is_whole)) = job.record {
+            return drive.give_back(job.base.as_deref()).map(|()| Some(is_whole));
+        }
         drive.resume(job.base.as_deref(), &record, PATIENCE)
     }
 
