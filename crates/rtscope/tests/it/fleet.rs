@@ -281,6 +281,45 @@ fn a_place_has_one_run_at_a_time_and_comes_free_when_its_lease_ends() {
 }
 
 #[test]
+fn a_place_that_somebody_else_has_is_waited_for() {
+    let room = room(&["one"], PLAN);
+    let mut first = start(room.path(), "fleet run plan.toml --out first");
+    wait_for("the first run to begin", Duration::from_secs(30), || {
+        steps(room.path(), "first").contains("\"taken\"")
+    });
+    let second = output(room.path(), "fleet run plan.toml --out second --tries 1 --wait 1min");
+    let said = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("waiting for it").count(), 1, "{said}");
+    assert!(first.wait().expect("ends").success());
+    assert_nothing_is_left(room.path());
+}
+
+#[test]
+fn a_program_that_would_not_run_at_its_place_is_listed() {
+    let room = room(&["one"], PLAN);
+    let mut program = fs::read(room.path().join("small")).expect("read");
+    // The machine in the header of an ELF file: RISC-V.
+    program[18] = 243;
+    fs::write(room.path().join("other"), program).expect("written");
+    let places = |name: &str, program: &str| {
+        format!("[places.{name}]\nlocal = true\nprogram = \"{program}\"\n")
+    };
+    let text_of = [places("good", "small"), places("missing", "none"), places("wrong", "other")];
+    fs::write(room.path().join("places.toml"), text_of.concat()).expect("written");
+    let listed = output(room.path(), "fleet list --json");
+    assert_eq!(listed.status.code(), Some(1), "{}", text(&listed.stderr));
+    let listed = document(&listed);
+    let problem = |n: usize| listed[n]["program_problem"].to_string();
+    assert_eq!(problem(0), "null", "{listed}");
+    assert!(problem(1).contains("none") && problem(1).contains("No such file"), "{listed}");
+    assert!(problem(2).contains("other") && problem(2).contains("riscv64"), "{listed}");
+    let listed = output(room.path(), "fleet list");
+    assert!(text(&listed.stdout).contains("; can't run: "), "{}", text(&listed.stdout));
+    assert_eq!(output(room.path(), "fleet list --on place=good").status.code(), Some(0));
+}
+
+#[test]
 fn wrong_places_are_refused_before_anything_is_taken() {
     let room = room(&["one"], PLAN);
     refused(room.path(), "fleet run --on tag=rt", 64, &["no place", "tag=rt", "it has one"]);
