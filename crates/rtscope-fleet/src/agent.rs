@@ -46,6 +46,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 const POLL: Duration = Duration::from_millis(50);
 
+/// Between two signs of life while files are hashed.
+const ALIVE: Duration = Duration::from_secs(5);
+
 /// How far a job is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
@@ -228,14 +231,22 @@ pub fn state(hold: &Hold) -> JobState {
     }
 }
 
-/// The files of the record, as far as there are any.
+/// The files of the record, as far as there are any. While it hashes, it writes line ends to `alive`, so that the other side
+/// doesn't take the place for dead.
 ///
 /// # Errors
 ///
 /// They can't be read.
-pub fn list(hold: &Hold) -> Result<RecordManifest, FleetError> {
+pub fn list(hold: &Hold, alive: &mut dyn Write) -> Result<RecordManifest, FleetError> {
     restore_if_cut(hold);
-    parcel::manifest(&hold.path(RECORD))
+    let mut last = Instant::now();
+    parcel::manifest(&hold.path(RECORD), &mut || {
+        if last.elapsed() >= ALIVE {
+            last = Instant::now();
+            // Nobody may listen any more: the answer shows that.
+            let _ = alive.write_all(b"\n").and_then(|()| alive.flush());
+        }
+    })
 }
 
 /// A run that was killed with its keeper may have left settings changed.

@@ -15,6 +15,7 @@ use crate::{
     facts::Facts,
     hold::Hold,
     journal::{FleetJournal, JobStep},
+    link::{Link, Say},
     parcel::{self, RecordArrival, RecordManifest},
     places::{FleetPlace, Reach},
     shell::{NOT_EXECUTABLE, Shell, Stop},
@@ -70,6 +71,7 @@ pub struct Task<'a> {
     pub patience: Duration,
     pub journal: &'a FleetJournal,
     pub stop: Stop<'a>,
+    pub say: Say<'a>,
 }
 
 impl fmt::Debug for Task<'_> {
@@ -87,6 +89,7 @@ pub struct Drive<'a> {
     pub job: &'a str,
     pub journal: &'a FleetJournal,
     pub stop: Stop<'a>,
+    say: Say<'a>,
     shell: Shell,
 }
 
@@ -109,9 +112,9 @@ impl<'a> Drive<'a> {
         place: &'a FleetPlace,
         job: &'a str,
         journal: &'a FleetJournal,
-        stop: Stop<'a>,
+        (stop, say): (Stop<'a>, Say<'a>),
     ) -> Result<Drive<'a>, FleetError> {
-        Drive::handed_out(place, job, journal, stop, None)
+        Drive::handed_out(place, job, journal, (stop, say), None)
     }
 
     /// Without a lease for a job that has the place already, as far as its coordinator knows.
@@ -119,7 +122,7 @@ impl<'a> Drive<'a> {
         place: &'a FleetPlace,
         job: &'a str,
         journal: &'a FleetJournal,
-        stop: Stop<'a>,
+        (stop, say): (Stop<'a>, Say<'a>),
         lease: Option<Duration>,
     ) -> Result<Drive<'a>, FleetError> {
         let shell = match &place.reach {
@@ -136,7 +139,7 @@ impl<'a> Drive<'a> {
             }),
             _ => Shell::of(place),
         };
-        Ok(Drive { place, job, journal, stop, shell })
+        Ok(Drive { place, job, journal, stop, say, shell })
     }
 
     fn note(&self, step: JobStep) -> Result<(), FleetError> {
@@ -156,10 +159,10 @@ impl<'a> Drive<'a> {
         program: &dyn Fn(&str) -> Result<PathBuf, FleetError>,
         record: &Path,
     ) -> Result<bool, FleetError> {
-        let Task { journal, stop, .. } = *task;
+        let Task { journal, stop, say, .. } = *task;
         journal.step(&place.name, job, JobStep::Asked)?;
         // Refused by a coordinator, there is nothing at the place.
-        let handed_out = Drive::handed_out(place, job, journal, stop, Some(task.lease));
+        let handed_out = Drive::handed_out(place, job, journal, (stop, say), Some(task.lease));
         let drive = handed_out.or_else(|e| {
             if !matches!(e, FleetError::Unsettled(_)) {
                 journal.step(&place.name, job, JobStep::GivenBack)?;
@@ -341,14 +344,19 @@ impl<'a> Drive<'a> {
 
     /// Tries a step again after a pause while the connection is broken.
     fn again<T>(&self, mut step: impl FnMut() -> Result<T, FleetError>) -> Result<T, FleetError> {
-        let mut tries = 0;
+        let (mut tries, mut link) = (0, Link::new(self.say));
         loop {
             match step() {
                 Err(e) if e.is_connection() && tries < TRIES => {
+                    link.is_down(&e);
                     tries += 1;
                     self.sleep(PAUSE * tries)?;
                 }
-                done => return done,
+                Err(e) => return Err(e),
+                done => {
+                    link.is_up();
+                    return done;
+                }
             }
         }
     }
@@ -420,16 +428,20 @@ impl<'a> Drive<'a> {
 
     /// How the run ended; none when it was cut.
     fn wait(&self, base: &Path, patience: Duration) -> Result<Option<RunEnd>, FleetError> {
-        let (since, [mut pause, pause_max]) = (Instant::now(), LOOKS);
+        let (mut link, [mut pause, pause_max]) = (Link::new(self.say), LOOKS);
         loop {
-            match self.state(base) {
+            let state = self.state(base);
+            if state.is_ok() {
+                link.is_up();
+            }
+            match state {
                 Ok(JobState::Ended(end)) => return Ok(Some(end)),
                 Ok(JobState::Cut) => return Ok(None),
                 Ok(JobState::Running) => {}
                 Ok(JobState::Copied | JobState::Damaged) => {
                     return Err(FleetError::Place("the run never began there".to_owned()));
                 }
-                Err(e) if e.is_connection() && since.elapsed() < patience => {}
+                Err(e) if e.is_connection() && link.age() < patience => link.is_down(&e),
                 Err(e) => return Err(e),
             }
             self.sleep(pause)?;
@@ -447,6 +459,7 @@ impl<'a> Drive<'a> {
         let base_text = base.display().to_string();
         let mut arrival = RecordArrival::open(record, manifest)?;
         let mut tries = 0;
+        let mut link = Link::new(self.say);
         while arrival.rest()?.1 > 0 {
             let before = arrival.arrived()?;
             let offset = before.to_string();
@@ -455,6 +468,7 @@ impl<'a> Drive<'a> {
             let answer = self.shell.receive(ASK, &words, (file, missing), self.stop);
             // How it ended doesn't matter while something arrives.
             if arrival.arrived()? > before {
+                link.is_up();
                 tries = 0;
                 continue;
             }
@@ -466,7 +480,12 @@ impl<'a> Drive<'a> {
                         "{missing} bytes of the record are missing"
                     )));
                 }
-                _ => self.sleep(PAUSE * tries)?,
+                answer => {
+                    if let Err(why) = answer {
+                        link.is_down(&why);
+                    }
+                    self.sleep(PAUSE * tries)?;
+                }
             }
         }
         arrival.unpack().map(|()| bytes)

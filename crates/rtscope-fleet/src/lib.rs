@@ -16,6 +16,7 @@ pub mod facts;
 pub mod hold;
 pub mod journal;
 pub mod labgrid;
+pub mod link;
 pub mod parcel;
 pub mod places;
 pub mod selector;

@@ -183,6 +183,9 @@ fn a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step() {
     assert_eq!(done.status.code(), Some(0), "{said}");
     let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert_eq!(report["places"][0]["is_whole"], true, "{report}\n{said}");
+    let errors = fs::read_to_string(room.join("errors")).expect("read");
+    let parts = ["far: no connection: ", "; trying again", "far: connected again"];
+    assert!(parts.iter().all(|part| errors.contains(part)), "{errors}");
     far.assert_nothing_is_left();
 }
 

@@ -49,7 +49,7 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             agent::keep(&hold, &|| interrupt.is_stopped() || !agent::is_alive(args.while_pid))?;
         }
         What::State => tell(&agent::state(&hold))?,
-        What::List => tell(&agent::list(&hold)?)?,
+        What::List => tell(&agent::list(&hold, &mut io::stdout())?)?,
         What::Send => agent::send(&hold, args.offset, &mut io::stdout().lock())?,
         What::Release => {
             agent::release(&hold)?;

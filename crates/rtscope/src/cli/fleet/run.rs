@@ -218,7 +218,8 @@ impl Fleet<'_> {
     /// Goes on with what an earlier try left. None: nothing of it is left, and another run may begin.
     fn resumed(&self, place: &FleetPlace, job: &FleetJob) -> Result<Option<bool>, FleetError> {
         let record = record_folder(self.journal.folder(), &place.name);
-        let drive = Drive::reach(place, &job.name, self.journal, self.stop)?;
+        let say = |what: &str| note!("{}: {what}", place.name);
+        let drive = Drive::reach(place, &job.name, self.journal, (self.stop, &say))?;
         if let Some((_, is_whole)) = job.record {
             return drive.give_back(job.base.as_deref()).map(|()| Some(is_whole));
         }
@@ -229,6 +230,7 @@ impl Fleet<'_> {
         note!("{}: started", place.name);
         let planned = self.planned();
         let lease = self.lease(place);
+        let say = |what: &str| note!("{}: {what}", place.name);
         let task = Task {
             plan: &self.text,
             planned,
@@ -236,6 +238,7 @@ impl Fleet<'_> {
             patience: PATIENCE,
             journal: self.journal,
             stop: self.stop,
+            say: &say,
         };
         let record = record_folder(self.journal.folder(), &place.name);
         Drive::perform(place, job, &task, &|machine| program_for(place, machine), &record)
