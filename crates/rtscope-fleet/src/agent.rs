@@ -215,6 +215,17 @@ fn run_end(hold: &Hold, status: ExitStatus, took: Duration) -> RunEnd {
     RunEnd { exit_code: status.code(), signal: status.signal(), seconds: took.as_secs(), said }
 }
 
+/// What to say of a run that left no record.
+pub(crate) fn why_no_record(end: Option<&RunEnd>) -> String {
+    match end {
+        Some(RunEnd { said, .. }) if !said.is_empty() => format!("the run made no record: {said}"),
+        Some(RunEnd { exit_code: Some(code), .. }) => {
+            format!("the run made no record (exit code {code})")
+        }
+        _ => "the run was cut and left no record".to_owned(),
+    }
+}
+
 /// How far the job is.
 #[must_use]
 pub fn state(hold: &Hold) -> JobState {

@@ -16,6 +16,7 @@ use crate::{
     hold::Hold,
     journal::{FleetJournal, JobStep},
     link::{Link, Say},
+    machines::Machines,
     parcel::{self, RecordArrival, RecordManifest},
     places::{FleetPlace, Reach},
     shell::{NOT_EXECUTABLE, Shell, Stop},
@@ -72,6 +73,7 @@ pub struct Task<'a> {
     pub journal: &'a FleetJournal,
     pub stop: Stop<'a>,
     pub say: Say<'a>,
+    pub machines: &'a Machines,
 }
 
 impl fmt::Debug for Task<'_> {
@@ -171,7 +173,8 @@ impl<'a> Drive<'a> {
         })?;
         let facts = drive.take(task.lease)?;
         let base = facts.base.clone();
-        let begun = drive.send_and_begin(task, &facts, program);
+        let is_another = task.machines.note(&facts.boot, place);
+        let begun = is_another.and_then(|()| drive.send_and_begin(task, &facts, program));
         if begun.as_ref().is_err_and(|e| !e.is_connection()) {
             let _ = drive.give_back(Some(&base));
         }
@@ -417,7 +420,7 @@ impl<'a> Drive<'a> {
         let bytes = bytes?;
         if bytes == 0 {
             self.give_back(Some(base))?;
-            return Err(FleetError::Place(no_record(end.as_ref())));
+            return Err(FleetError::Place(agent::why_no_record(end.as_ref())));
         }
         let is_whole = end.is_some_and(|end| end.exit_code.is_some());
         let below = record.strip_prefix(self.journal.folder()).unwrap_or(record).to_owned();
@@ -530,16 +533,6 @@ impl<'a> Drive<'a> {
             Reach::Local | Reach::Ssh { .. } => {}
         }
         self.note(JobStep::GivenBack)
-    }
-}
-
-fn no_record(end: Option<&RunEnd>) -> String {
-    match end {
-        Some(RunEnd { said, .. }) if !said.is_empty() => format!("the run made no record: {said}"),
-        Some(RunEnd { exit_code: Some(code), .. }) => {
-            format!("the run made no record (exit code {code})")
-        }
-        _ => "the run was cut and left no record".to_owned(),
     }
 }
 

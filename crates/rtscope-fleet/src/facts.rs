@@ -20,6 +20,8 @@ pub struct Facts {
     pub model: Option<String>,
     /// Who has it, and for how many seconds at most, where that is known.
     pub held: Option<(String, Option<u64>)>,
+    /// The boot of its machine, where the place was taken.
+    pub(crate) boot: String,
     pub(crate) base: PathBuf,
     pub(crate) free_kib: u64,
 }
@@ -41,6 +43,7 @@ impl Facts {
             kernel: text("kernel"),
             model: Some(text("model")).filter(|model| !model.is_empty()),
             held,
+            boot: text("boot"),
             base: PathBuf::from(pairs.get("base").copied().unwrap_or_default()),
             free_kib: number("free_kib").unwrap_or(u64::MAX),
         }

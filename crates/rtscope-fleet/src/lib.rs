@@ -17,6 +17,7 @@ pub mod hold;
 pub mod journal;
 pub mod labgrid;
 pub mod link;
+pub mod machines;
 pub mod parcel;
 pub mod places;
 pub mod selector;

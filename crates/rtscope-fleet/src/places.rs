@@ -27,6 +27,8 @@ pub struct FleetPlace {
     pub program: Option<PathBuf>,
     /// How long the place stays taken when nobody gives it back; none for a time that the plan's length gives.
     pub lease: Option<Nanos>,
+    /// Other places may be the same machine, such as containers.
+    pub shares_machine: bool,
     /// The folder of the file of places: where relative paths in its words for ssh begin.
     pub base: PathBuf,
 }
@@ -96,6 +98,7 @@ struct DefaultsText {
     folder: Option<String>,
     program: Option<PathBuf>,
     lease: Option<Nanos>,
+    shares_machine: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -111,6 +114,7 @@ struct PlaceText {
     folder: Option<String>,
     program: Option<PathBuf>,
     lease: Option<Nanos>,
+    shares_machine: Option<bool>,
 }
 
 /// The longest name of a place.
@@ -194,6 +198,7 @@ impl FleetPlace {
             folder: None,
             program: None,
             lease: None,
+            shares_machine: false,
             base: PathBuf::new(),
         }
     }
@@ -273,6 +278,7 @@ fn place_of(
     }
     let program = text.program.or_else(|| defaults.program.clone()).map(|path| base.join(path));
     let lease = text.lease.or(defaults.lease);
+    let shares_machine = text.shares_machine.or(defaults.shares_machine).unwrap_or(false);
     Ok(FleetPlace {
         name: name.to_owned(),
         reach,
@@ -280,6 +286,7 @@ fn place_of(
         folder,
         program,
         lease,
+        shares_machine,
         base: base.to_owned(),
     })
 }

@@ -61,8 +61,9 @@ const STEP: &str = r#"script=$1; shift; sh -c "$script" rtscope "$@"; echo "rtsc
 
 const STEP_ENDED: &str = "rtscope-ended=";
 
-/// Variables of Slurm that say where it is. The others describe the job that rtscope may run in, and would change what
-/// srun and sbatch do.
+/// Variables of Slurm that say where it is. The others describe the job that rtscope may run in, or are defaults for options,
+/// and would change what its programs do. Those of sbatch are the user's own.
+const SLURM_VARIABLES: [&str; 3] = ["SLURM_", "SQUEUE_", "SCANCEL_"];
 const SLURM_KEPT: [&str; 4] = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS"];
 
 /// Whether the user wants everything to end.
@@ -184,7 +185,8 @@ impl Shell {
         };
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy();
-            if name.starts_with("SLURM_") && !SLURM_KEPT.contains(&name.as_ref()) {
+            let is_slurm = SLURM_VARIABLES.iter().any(|start| name.starts_with(start));
+            if is_slurm && !SLURM_KEPT.contains(&name.as_ref()) {
                 command.env_remove(name.as_ref());
             }
         }

@@ -71,6 +71,7 @@ fi
 echo "base=$base"
 echo "machine=$(uname -m)"
 echo "kernel=$(uname -r)"
+echo "boot=$boot"
 echo "free_kib=$(df -Pk "$base" | tail -n 1 | { read -r _ _ _ free _ && echo "$free"; })"
 [ -r /proc/device-tree/model ] && echo "model=$(tr -d '\000' </proc/device-tree/model)"
 exit 0

@@ -36,7 +36,7 @@ fn room(places: &[&str], plan: &str) -> TempDir {
     let room = folder();
     small_program(&room.path().join("small"));
     fs::write(room.path().join("plan.toml"), plan).expect("written");
-    let mut text = "[defaults]\nprogram = \"small\"\n".to_owned();
+    let mut text = "[defaults]\nprogram = \"small\"\nshares-machine = true\n".to_owned();
     for place in places {
         let base = room.path().join(format!("at-{place}"));
         fs::create_dir(&base).expect("made");
@@ -317,6 +317,20 @@ fn a_program_that_would_not_run_at_its_place_is_listed() {
     let listed = output(room.path(), "fleet list");
     assert!(text(&listed.stdout).contains("; can't run: "), "{}", text(&listed.stdout));
     assert_eq!(output(room.path(), "fleet list --on place=good").status.code(), Some(0));
+}
+
+#[test]
+fn two_names_for_one_machine_are_refused() {
+    let room = room(&["one", "two"], PLAN);
+    let file = room.path().join("places.toml");
+    let places = fs::read_to_string(&file).expect("read").replace("shares-machine = true\n", "");
+    fs::write(&file, places).expect("written");
+    let run = output(room.path(), "fleet run plan.toml --out out");
+    let said = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("it is the same machine as the place ").count(), 1, "{said}");
+    assert_eq!(said.matches("record collected").count(), 1, "{said}");
+    assert_nothing_is_left(room.path());
 }
 
 #[test]

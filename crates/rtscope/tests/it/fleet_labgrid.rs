@@ -159,7 +159,7 @@ impl Labgrid {
         fs::copy(rooms[0].join("key.pub"), rooms[1].join("key.pub")).expect("copied");
         let at = rooms[0].display();
         let text = format!(
-            "[defaults]\nfolder = \"{at}/base\"\nprogram = \"small\"\nssh-options = [\"-F\", \"none\", \"-i\", \
+            "[defaults]\nshares-machine = true\nfolder = \"{at}/base\"\nprogram = \"small\"\nssh-options = [\"-F\", \"none\", \"-i\", \
              \"{at}/key\", \"-o\", \"IdentitiesOnly=yes\", \"-o\", \"UserKnownHostsFile={at}/known\"]\n\
              [labgrid]\ncoordinator = \"127.0.0.1:{}\"\npython = \"{at}/python\"\n",
             self.port

@@ -26,7 +26,7 @@ impl Nodes {
         small_program(&at.join("small"));
         fs::create_dir(at.join("base")).expect("made");
         let places = format!(
-            "[defaults]\nprogram = \"small\"\nfolder = \"{}/base\"\n\
+            "[defaults]\nshares-machine = true\nprogram = \"small\"\nfolder = \"{}/base\"\n\
              [slurm]\npartition = \"all\"\narguments = [\"--nice=1\"]\ntags = [\"hall=3\"]\n",
             at.display()
         );
@@ -156,6 +156,14 @@ fn a_killed_rtscope_leaves_a_run_that_is_collected_at_a_node() {
     let report = nodes.json("fleet collect cut --json");
     let place = &report["places"][0];
     assert_eq!((&place["outcome"], &place["is_whole"]), (&"judged".into(), &false.into()));
+    nodes.assert_nothing_is_left();
+
+    // Ctrl-C gives it back at once.
+    let mut ended = nodes.spawn("fleet run long.toml --on place=n1 --out ended");
+    nodes.wait_for_step("ended", "started");
+    kill(ended.id(), "INT");
+    ended.wait().expect("ends");
+    assert!(nodes.steps("ended").contains("given-back"), "{}", nodes.steps("ended"));
     nodes.assert_nothing_is_left();
 
     // Nobody collects: the allocation is given back all the same.

@@ -18,6 +18,7 @@ use rtscope_fleet::{
     error::FleetError,
     facts, hold,
     journal::{self, FleetJob, FleetJournal, FleetOrder, JobStep},
+    machines::Machines,
     places::FleetPlace,
     shell::Stop,
 };
@@ -88,6 +89,7 @@ struct Fleet<'a> {
     host: String,
     number: AtomicUsize,
     began: Instant,
+    machines: Machines,
 }
 
 /// A place in the queue.
@@ -143,6 +145,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         host: tree.read("/proc/sys/kernel/hostname").unwrap_or_else(|_| "host".to_owned()),
         number: AtomicUsize::new(0),
         began: Instant::now(),
+        machines: Machines::default(),
     };
     note!(
         "plan {} on {}, {} each; the records go to {}",
@@ -239,6 +242,7 @@ impl Fleet<'_> {
             journal: self.journal,
             stop: self.stop,
             say: &say,
+            machines: &self.machines,
         };
         let record = record_folder(self.journal.folder(), &place.name);
         Drive::perform(place, job, &task, &|machine| program_for(place, machine), &record)
