@@ -340,7 +340,13 @@ impl<'a> Drive<'a> {
         // A greeting of the place's shell comes before it.
         let last = said.trim().lines().next_back().unwrap_or_default();
         if last == GONE {
-            return Err(FleetError::Gone);
+            return Err(match self.place.reach {
+                // It ends a job in order before it says so, for example to preempt it.
+                Reach::Slurm { .. } => FleetError::AllocationEnded(
+                    "Slurm has ended the processes of its job, or the lease has ended".to_owned(),
+                ),
+                _ => FleetError::Gone,
+            });
         }
         rtscope_model::printable::from_json(last).map_err(|_| FleetError::said(&said))
     }
