@@ -30,8 +30,8 @@ const TRIES: u32 = 6;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Between two questions whether an allocation is still there.
-const ALLOCATION_LOOK: Duration = Duration::from_secs(20);
+/// Between two questions whether an allocation is still there: each is work for Slurm's controller.
+const ALLOCATION_LOOK: Duration = Duration::from_secs(60);
 
 /// Between two looks at a run that should be over.
 const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];

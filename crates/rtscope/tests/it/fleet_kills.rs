@@ -134,6 +134,36 @@ fn a_killed_slurmd_loses_no_place() {
     println!("slurmd was killed {kills} times");
 }
 
+/// Whenever rtscope is killed, `fleet collect` finds what Slurm has allocated, and brings each record that was begun.
+#[test]
+fn a_killed_rtscope_loses_no_node() {
+    let Some(nodes) = Nodes::start("a_killed_rtscope_loses_no_node") else { return };
+    let mut moments = Moments::new();
+    let (kills, mut collected) = (kills(), 0);
+    for n in 0..kills {
+        let out = format!("out{n}");
+        let mut run = nodes.spawn(&format!("fleet run plan.toml --out {out}"));
+        // Every other one while jobs are submitted and start.
+        let after = moments.below(if n % 2 == 0 { 1000 } else { 7000 });
+        thread::sleep(after);
+        crate::support::kill(run.id(), "KILL");
+        run.wait().expect("ends");
+        if nodes.at().join(&out).join("fleet.json").exists() {
+            let started = nodes.steps(&out).matches("\"started\"").count();
+            let report = nodes.json(&format!("fleet collect {out} --json"));
+            let places = report["places"].as_array().expect("places");
+            let judged = places.iter().filter(|place| place["outcome"] == "judged").count();
+            let what = || format!("killed after {after:?}: {report}\n{}", nodes.steps(&out));
+            assert!(judged >= started, "{}", what());
+            assert_eq!(nodes.steps(&out).matches("\"collected\"").count(), judged, "{}", what());
+            collected += judged;
+        }
+        nodes.assert_nothing_is_left();
+        nodes.cluster.wait_for_idle();
+    }
+    println!("rtscope was killed {kills} times: {collected} records collected");
+}
+
 /// Kills a part of labgrid at a random moment of each run, and starts it again.
 fn labgrid_loses_no_place(test: &str, nets: [u8; 2], kill: fn(&mut Labgrid, Duration)) {
     let Some(mut labgrid) = Labgrid::start(test, nets) else { return };
