@@ -11,7 +11,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    fleet::KILLS, fleet_labgrid::Labgrid, fleet_slurm::Nodes, fleet_ssh::Far, support::start,
+    fleet::KILLS,
+    fleet_labgrid::Labgrid,
+    fleet_slurm::Nodes,
+    fleet_ssh::Far,
+    support::{start, wait_for},
 };
 
 /// How often each is killed where nobody says how often.
@@ -174,16 +178,16 @@ fn labgrid_loses_no_place(test: &str, nets: [u8; 2], kill: fn(&mut Labgrid, Dura
         let out = format!("out{n}");
         let line = format!("fleet run plan.toml --on place=drill --tries 8 --out {out}");
         let mut run = start(&room, &line);
+        // Without a coordinator at the start, nothing would begin.
+        let order = room.join(&out).join("fleet.json");
+        wait_for("the run to begin", Duration::from_secs(60), || order.exists());
         let after = moments.below(9000);
         thread::sleep(after);
         kill(&mut labgrid, moments.below(3000));
         let status = ended(&mut run, LIMIT);
         let what = format!("kill {n} after {after:?}: {status}");
-        // Without a coordinator at the start, the run ends before it begins.
-        if room.join(&out).join("fleet.jsonl").exists() {
-            assert_each_came_once(&room.join(&out), 1, &what);
-            assert!(status.success(), "{what}");
-        }
+        assert_each_came_once(&room.join(&out), 1, &what);
+        assert!(status.success(), "{what}");
         assert!(labgrid.holders().iter().all(Value::is_null), "{what}: {:?}", labgrid.holders());
         labgrid.assert_nothing_is_left();
     }
