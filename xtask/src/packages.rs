@@ -31,7 +31,7 @@ impl Package {
 /// The reasons of several.
 const KERNEL: &str = "builds kernels";
 const REBOOT: &str = "makes the disk and the boot loader of the guest that reboots";
-const SLURM: &str = "runs the batches of a matrix, in a cluster of this machine alone";
+const SLURM: &str = "hands out nodes and runs batches, in a cluster of this machine alone";
 const SKELETON: &str = "makes a skeleton that `rtscope new` wrote into a program";
 
 /// What the tests use, beyond what every Debian has, in alphabetical order.

@@ -30,6 +30,10 @@ const RECORD: &str = "record";
 const LOG: &str = "log";
 const ENDED: &str = "ended.json";
 const GIVEN_BACK: &str = "given-back";
+/// Where Slurm hands the place out: it is there if the script of the allocation starts the keeper, when the second is
+/// there.
+const HELD: &str = "held";
+const BEGIN: &str = "begin";
 
 /// How often the keeper looks: it must not be what disturbs the measurement.
 const LOOK: Duration = Duration::from_secs(1);
@@ -41,6 +45,9 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 const POLL: Duration = Duration::from_millis(50);
+
+/// Between two signs of life while files are hashed.
+const ALIVE: Duration = Duration::from_secs(5);
 
 /// How far a job is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,29 +89,41 @@ pub fn begin(hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
         JobState::Copied => {}
         state => return Ok(state),
     }
-    let base = hold.base().as_os_str();
-    let mut keeper = Command::new(&program)
-        .args(["fleet-agent", "keep", "--base"])
-        .arg(base)
-        .args(["--job", hold.job()])
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(FleetError::file("run", &program))?;
+    let mut keeper = match is_there(&hold.path(HELD)) {
+        true => {
+            let path = hold.path(BEGIN);
+            File::create(&path).map_err(FleetError::file("write", path))?;
+            None
+        }
+        false => Some(start_keeper(hold)?),
+    };
     let since = Instant::now();
     while since.elapsed() < ANSWER_LIMIT {
         match state(hold) {
             JobState::Copied => thread::sleep(POLL),
             state => return Ok(state),
         }
-        if let Ok(Some(status)) = keeper.try_wait() {
+        let ended = keeper.as_mut().and_then(|keeper| keeper.try_wait().ok().flatten());
+        if let Some(status) = ended {
             let said = fs::read_to_string(hold.path(LOG)).unwrap_or_default();
             return Err(FleetError::Place(format!("the keeper ended at once ({status}): {said}")));
         }
     }
     Err(FleetError::Place("the keeper doesn't begin".to_owned()))
+}
+
+fn start_keeper(hold: &Hold) -> Result<Child, FleetError> {
+    let program = hold.path(PROGRAM);
+    let keeper = Command::new(&program)
+        .args(["fleet-agent", "keep", "--base"])
+        .arg(hold.base())
+        .args(["--job", hold.job()])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    keeper.map_err(FleetError::file("run", program))
 }
 
 /// Keeps the job to its end: runs the plan, waits until the job is given back or its lease ends, and removes all.
@@ -149,6 +168,12 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     hold.remove()
 }
 
+/// Whether a process is there; nothing is asked of none.
+#[must_use]
+pub fn is_alive(pid: Option<u32>) -> bool {
+    pid.is_none_or(|pid| is_there(&Path::new("/proc").join(pid.to_string())))
+}
+
 /// The keeper's lock; none when another one has it.
 fn lock(hold: &Hold) -> Result<Option<File>, FleetError> {
     let path = hold.path(KEEPER);
@@ -190,6 +215,17 @@ fn run_end(hold: &Hold, status: ExitStatus, took: Duration) -> RunEnd {
     RunEnd { exit_code: status.code(), signal: status.signal(), seconds: took.as_secs(), said }
 }
 
+/// What to say of a run that left no record.
+pub(crate) fn why_no_record(end: Option<&RunEnd>) -> String {
+    match end {
+        Some(RunEnd { said, .. }) if !said.is_empty() => format!("the run made no record: {said}"),
+        Some(RunEnd { exit_code: Some(code), .. }) => {
+            format!("the run made no record (exit code {code})")
+        }
+        _ => "the run was cut and left no record".to_owned(),
+    }
+}
+
 /// How far the job is.
 #[must_use]
 pub fn state(hold: &Hold) -> JobState {
@@ -206,14 +242,22 @@ pub fn state(hold: &Hold) -> JobState {
     }
 }
 
-/// The files of the record, as far as there are any.
+/// The files of the record, as far as there are any. While it hashes, it writes line ends to `alive`, so that the other side
+/// doesn't take the place for dead.
 ///
 /// # Errors
 ///
 /// They can't be read.
-pub fn list(hold: &Hold) -> Result<RecordManifest, FleetError> {
+pub fn list(hold: &Hold, alive: &mut dyn Write) -> Result<RecordManifest, FleetError> {
     restore_if_cut(hold);
-    parcel::manifest(&hold.path(RECORD))
+    let mut last = Instant::now();
+    parcel::manifest(&hold.path(RECORD), &mut || {
+        if last.elapsed() >= ALIVE {
+            last = Instant::now();
+            // Nobody may listen any more: the answer shows that.
+            let _ = alive.write_all(b"\n").and_then(|()| alive.flush());
+        }
+    })
 }
 
 /// A run that was killed with its keeper may have left settings changed.

@@ -1,7 +1,6 @@
 //! One job at one place, step by step: take, copy, begin, wait, collect, give back.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     fs::File,
     io::{Seek, SeekFrom, Write},
@@ -13,11 +12,15 @@ use std::{
 use crate::{
     agent::{self, JobState, RunEnd},
     error::FleetError,
+    facts::Facts,
     hold::Hold,
     journal::{FleetJournal, JobStep},
+    link::{Link, Say},
+    machines::Machines,
     parcel::{self, RecordArrival, RecordManifest},
     places::{FleetPlace, Reach},
-    shell::{Shell, Stop},
+    shell::{NOT_EXECUTABLE, Shell, Stop},
+    slurm,
 };
 
 /// How often a broken connection is tried again before the place counts as lost, while a program is copied or a
@@ -26,6 +29,9 @@ const TRIES: u32 = 6;
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// Between two questions whether an allocation is still there: each is work for Slurm's controller.
+const ALLOCATION_LOOK: Duration = Duration::from_secs(60);
 
 /// Between two looks at a run that should be over.
 const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -46,8 +52,7 @@ const GONE: &str = "\"gone\"";
 const INSTALL: &str =
     r#"umask 077; cp "$1" "$2.new" && chmod 700 "$2.new" && mv "$2.new" "$2" && rm -f "$1""#;
 
-/// What a shell says of a program that it may not run, and of a script that made nothing at the place.
-const NOT_EXECUTABLE: i32 = 126;
+/// What the script says that takes a place and made nothing there.
 const MADE_NOTHING: i32 = 3;
 
 /// How often a program that arrived damaged is copied.
@@ -67,6 +72,8 @@ pub struct Task<'a> {
     pub patience: Duration,
     pub journal: &'a FleetJournal,
     pub stop: Stop<'a>,
+    pub say: Say<'a>,
+    pub machines: &'a Machines,
 }
 
 impl fmt::Debug for Task<'_> {
@@ -84,6 +91,7 @@ pub struct Drive<'a> {
     pub job: &'a str,
     pub journal: &'a FleetJournal,
     pub stop: Stop<'a>,
+    say: Say<'a>,
     shell: Shell,
 }
 
@@ -96,61 +104,6 @@ impl fmt::Debug for Drive<'_> {
     }
 }
 
-/// What a place says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// As `uname -m`.
-    pub machine: String,
-    /// As `uname -r`.
-    pub kernel: String,
-    /// Of the device tree.
-    pub model: Option<String>,
-    /// Who has it, and for how many seconds at most, where that is known.
-    pub held: Option<(String, Option<u64>)>,
-    base: PathBuf,
-    free_kib: u64,
-}
-
-impl Facts {
-    fn read(said: &str) -> Facts {
-        let pairs: BTreeMap<&str, &str> =
-            said.lines().filter_map(|line| line.split_once('=')).collect();
-        let text = |key: &str| {
-            let value: String =
-                pairs.get(key).copied().unwrap_or_default().chars().take(200).collect();
-            rtscope_model::printable::printable(&value).into_owned()
-        };
-        let number = |key: &str| pairs.get(key).and_then(|value| value.parse().ok());
-        let held =
-            pairs.contains_key("held").then(|| (text("held"), Some(number("left").unwrap_or(0))));
-        Facts {
-            machine: text("machine"),
-            kernel: text("kernel"),
-            model: Some(text("model")).filter(|model| !model.is_empty()),
-            held,
-            base: PathBuf::from(pairs.get("base").copied().unwrap_or_default()),
-            free_kib: number("free_kib").unwrap_or(u64::MAX),
-        }
-    }
-}
-
-/// Looks at a place without taking it.
-///
-/// # Errors
-///
-/// It can't be reached.
-pub fn look(place: &FleetPlace, stop: Stop<'_>) -> Result<Facts, FleetError> {
-    if let Reach::Labgrid { coordinator, .. } = &place.reach {
-        // Only the one who has it may go there.
-        let listed = coordinator.list()?.into_iter().find(|listed| listed.name == place.name);
-        let held = listed.and_then(|listed| listed.taken_by).map(|holder| (holder, None));
-        return Ok(Facts { held, ..Facts::default() });
-    }
-    let folder = place.folder.as_deref().unwrap_or_default();
-    let answer = Shell::of(place).run(include_str!("scripts/look.sh"), &[folder], stop)?;
-    Ok(Facts::read(&answer.success()?))
-}
-
 impl<'a> Drive<'a> {
     /// Reaches the place of an earlier job.
     ///
@@ -161,27 +114,34 @@ impl<'a> Drive<'a> {
         place: &'a FleetPlace,
         job: &'a str,
         journal: &'a FleetJournal,
-        stop: Stop<'a>,
+        (stop, say): (Stop<'a>, Say<'a>),
     ) -> Result<Drive<'a>, FleetError> {
-        Drive::handed_out(place, job, journal, stop, true)
+        Drive::handed_out(place, job, journal, (stop, say), None)
     }
 
-    /// `is_ours`: a coordinator may have handed the place out to this user already.
+    /// Without a lease for a job that has the place already, as far as its coordinator knows.
     fn handed_out(
         place: &'a FleetPlace,
         job: &'a str,
         journal: &'a FleetJournal,
-        stop: Stop<'a>,
-        is_ours: bool,
+        (stop, say): (Stop<'a>, Say<'a>),
+        lease: Option<Duration>,
     ) -> Result<Drive<'a>, FleetError> {
         let shell = match &place.reach {
             Reach::Labgrid { coordinator, ssh_options } => {
-                let reach = coordinator.acquire(&place.name, is_ours)?.with_options(ssh_options);
-                Shell::of(&FleetPlace { reach, ..place.clone() })
+                let reach = coordinator.acquire(&place.name, lease.is_none())?;
+                Shell::of(&FleetPlace { reach: reach.with_options(ssh_options), ..place.clone() })
             }
+            Reach::Slurm { cluster } => Shell::of_allocation(match lease {
+                Some(lease) => {
+                    let folder = place.folder.as_deref().unwrap_or_default();
+                    Some(cluster.acquire(&place.name, job, folder, lease, stop)?)
+                }
+                None => slurm::find(&place.name, job, stop)?,
+            }),
             _ => Shell::of(place),
         };
-        Ok(Drive { place, job, journal, stop, shell })
+        Ok(Drive { place, job, journal, stop, say, shell })
     }
 
     fn note(&self, step: JobStep) -> Result<(), FleetError> {
@@ -201,22 +161,26 @@ impl<'a> Drive<'a> {
         program: &dyn Fn(&str) -> Result<PathBuf, FleetError>,
         record: &Path,
     ) -> Result<bool, FleetError> {
-        let Task { journal, stop, .. } = *task;
+        let Task { journal, stop, say, .. } = *task;
         journal.step(&place.name, job, JobStep::Asked)?;
         // Refused by a coordinator, there is nothing at the place.
-        let drive = Drive::handed_out(place, job, journal, stop, false).or_else(|e| {
-            journal.step(&place.name, job, JobStep::GivenBack)?;
+        let handed_out = Drive::handed_out(place, job, journal, (stop, say), Some(task.lease));
+        let drive = handed_out.or_else(|e| {
+            if !matches!(e, FleetError::Unsettled(_)) {
+                journal.step(&place.name, job, JobStep::GivenBack)?;
+            }
             Err(e)
         })?;
         let facts = drive.take(task.lease)?;
         let base = facts.base.clone();
-        let begun = drive.send_and_begin(task, &facts, program);
+        let is_another = task.machines.note(&facts.boot, place);
+        let begun = is_another.and_then(|()| drive.send_and_begin(task, &facts, program));
         if begun.as_ref().is_err_and(|e| !e.is_connection()) {
             let _ = drive.give_back(Some(&base));
         }
         begun?;
         let done =
-            drive.sleep(task.planned).and_then(|()| drive.finish(&base, record, task.patience));
+            drive.sit_out(task.planned).and_then(|()| drive.finish(&base, record, task.patience));
         // From here on the run goes on, or its record is there: whatever fails here, it can be collected later.
         if matches!(done, Err(FleetError::Interrupted)) {
             let _ = drive.give_back(Some(&base));
@@ -241,7 +205,7 @@ impl<'a> Drive<'a> {
             (None, _) | (_, Ok(Some(JobState::Copied) | None)) => {
                 self.give_back(base).map(|()| None)
             }
-            (_, Err(e)) if !matches!(e, FleetError::Gone) => Err(e),
+            (_, Err(e)) if !e.is_end_of_job() => Err(e),
             (Some(base), _) => self.finish(base, record, patience).map(Some),
         }
     }
@@ -249,7 +213,7 @@ impl<'a> Drive<'a> {
     fn take(&self, lease: Duration) -> Result<Facts, FleetError> {
         let folder = self.place.folder.as_deref().unwrap_or_default();
         let seconds = lease.as_secs().max(1);
-        let words = [folder, self.job, &seconds.to_string()];
+        let words = [folder, self.job, &seconds.to_string(), self.place.node()];
         // Not to be interrupted: what it began would have to be found again.
         let answer = self.shell.run(include_str!("scripts/take.sh"), &words, &|| false);
         if matches!(answer, Err(FleetError::NotLetIn(_))) {
@@ -376,21 +340,32 @@ impl<'a> Drive<'a> {
         // A greeting of the place's shell comes before it.
         let last = said.trim().lines().next_back().unwrap_or_default();
         if last == GONE {
-            return Err(FleetError::Gone);
+            return Err(match self.place.reach {
+                // It ends a job in order before it says so, for example to preempt it.
+                Reach::Slurm { .. } => FleetError::AllocationEnded(
+                    "Slurm has ended the processes of its job, or the lease has ended".to_owned(),
+                ),
+                _ => FleetError::Gone,
+            });
         }
         rtscope_model::printable::from_json(last).map_err(|_| FleetError::said(&said))
     }
 
     /// Tries a step again after a pause while the connection is broken.
     fn again<T>(&self, mut step: impl FnMut() -> Result<T, FleetError>) -> Result<T, FleetError> {
-        let mut tries = 0;
+        let (mut tries, mut link) = (0, Link::new(self.say));
         loop {
             match step() {
                 Err(e) if e.is_connection() && tries < TRIES => {
+                    link.is_down(&e);
                     tries += 1;
                     self.sleep(PAUSE * tries)?;
                 }
-                done => return done,
+                Err(e) => return Err(e),
+                done => {
+                    link.is_up();
+                    return done;
+                }
             }
         }
     }
@@ -402,6 +377,18 @@ impl<'a> Drive<'a> {
                 return Err(FleetError::Interrupted);
             }
             thread::sleep(Duration::from_millis(100).min(time));
+        }
+        Ok(())
+    }
+
+    /// Waits as long as the plan takes, and asks nothing of the place. Slurm is asked whether the node is still ours.
+    fn sit_out(&self, planned: Duration) -> Result<(), FleetError> {
+        let since = Instant::now();
+        while let Some(left) = planned.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+            self.sleep(left.min(ALLOCATION_LOOK))?;
+            if self.shell.is_lost() {
+                break;
+            }
         }
         Ok(())
     }
@@ -418,7 +405,7 @@ impl<'a> Drive<'a> {
         patience: Duration,
     ) -> Result<bool, FleetError> {
         let end = match self.wait(base, patience) {
-            Err(gone @ FleetError::Gone) => {
+            Err(gone) if gone.is_end_of_job() => {
                 self.give_back(Some(base))?;
                 return Err(gone);
             }
@@ -430,12 +417,16 @@ impl<'a> Drive<'a> {
         }
         // What arrived damaged is sent again, once.
         let bytes = match self.collect(base, record) {
-            Err(FleetError::Parcel(_)) => self.collect(base, record)?,
-            bytes => bytes?,
+            Err(FleetError::Parcel(_)) => self.collect(base, record),
+            bytes => bytes,
         };
+        if bytes.as_ref().is_err_and(FleetError::is_end_of_job) {
+            self.give_back(Some(base))?;
+        }
+        let bytes = bytes?;
         if bytes == 0 {
             self.give_back(Some(base))?;
-            return Err(FleetError::Place(no_record(end.as_ref())));
+            return Err(FleetError::Place(agent::why_no_record(end.as_ref())));
         }
         let is_whole = end.is_some_and(|end| end.exit_code.is_some());
         let below = record.strip_prefix(self.journal.folder()).unwrap_or(record).to_owned();
@@ -446,16 +437,20 @@ impl<'a> Drive<'a> {
 
     /// How the run ended; none when it was cut.
     fn wait(&self, base: &Path, patience: Duration) -> Result<Option<RunEnd>, FleetError> {
-        let (since, [mut pause, pause_max]) = (Instant::now(), LOOKS);
+        let (mut link, [mut pause, pause_max]) = (Link::new(self.say), LOOKS);
         loop {
-            match self.state(base) {
+            let state = self.state(base);
+            if state.is_ok() {
+                link.is_up();
+            }
+            match state {
                 Ok(JobState::Ended(end)) => return Ok(Some(end)),
                 Ok(JobState::Cut) => return Ok(None),
                 Ok(JobState::Running) => {}
                 Ok(JobState::Copied | JobState::Damaged) => {
                     return Err(FleetError::Place("the run never began there".to_owned()));
                 }
-                Err(e) if e.is_connection() && since.elapsed() < patience => {}
+                Err(e) if e.is_connection() && link.age() < patience => link.is_down(&e),
                 Err(e) => return Err(e),
             }
             self.sleep(pause)?;
@@ -473,6 +468,7 @@ impl<'a> Drive<'a> {
         let base_text = base.display().to_string();
         let mut arrival = RecordArrival::open(record, manifest)?;
         let mut tries = 0;
+        let mut link = Link::new(self.say);
         while arrival.rest()?.1 > 0 {
             let before = arrival.arrived()?;
             let offset = before.to_string();
@@ -481,6 +477,7 @@ impl<'a> Drive<'a> {
             let answer = self.shell.receive(ASK, &words, (file, missing), self.stop);
             // How it ended doesn't matter while something arrives.
             if arrival.arrived()? > before {
+                link.is_up();
                 tries = 0;
                 continue;
             }
@@ -492,7 +489,12 @@ impl<'a> Drive<'a> {
                         "{missing} bytes of the record are missing"
                     )));
                 }
-                _ => self.sleep(PAUSE * tries)?,
+                answer => {
+                    if let Err(why) = answer {
+                        link.is_down(&why);
+                    }
+                    self.sleep(PAUSE * tries)?;
+                }
             }
         }
         arrival.unpack().map(|()| bytes)
@@ -516,31 +518,27 @@ impl<'a> Drive<'a> {
         // Also when the user ends everything: this is how it ends.
         let patient = Drive { stop: &|| false, shell: self.shell.clone(), ..*self };
         let released = base.map(|base| patient.ask::<serde_json::Value>(base, "release", &[]));
-        if !matches!(released, Some(Ok(_))) {
+        // Cancelling Slurm's job removes everything as well.
+        let is_slurm = matches!(self.place.reach, Reach::Slurm { .. });
+        if !matches!(released, Some(Ok(_))) && !is_slurm {
             let base = base.map(|base| base.display().to_string()).unwrap_or_default();
             let folder = self.place.folder.as_deref().unwrap_or_default();
             let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
             patient.again(|| patient.shell.run(drop, &words, patient.stop)?.success())?;
         }
-        self.nothing_is_left()
+        patient.nothing_is_left()
     }
 
     /// Nothing of the job is at the place any more: a coordinator gets it back.
     fn nothing_is_left(&self) -> Result<(), FleetError> {
-        if let Reach::Labgrid { coordinator, .. } = &self.place.reach {
-            coordinator.release(&self.place.name)?;
+        match &self.place.reach {
+            Reach::Labgrid { coordinator, .. } => {
+                self.again(|| coordinator.release(&self.place.name))?;
+            }
+            Reach::Slurm { .. } => self.again(|| slurm::release(self.job))?,
+            Reach::Local | Reach::Ssh { .. } => {}
         }
         self.note(JobStep::GivenBack)
-    }
-}
-
-fn no_record(end: Option<&RunEnd>) -> String {
-    match end {
-        Some(RunEnd { said, .. }) if !said.is_empty() => format!("the run made no record: {said}"),
-        Some(RunEnd { exit_code: Some(code), .. }) => {
-            format!("the run made no record (exit code {code})")
-        }
-        _ => "the run was cut and left no record".to_owned(),
     }
 }
 

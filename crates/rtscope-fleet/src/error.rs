@@ -25,6 +25,12 @@ pub enum FleetError {
     /// ssh reached the place and wasn't let in: another try won't be either.
     #[error("{0}")]
     NotLetIn(String),
+    /// Slurm has taken the place away: the node is down, for example. Another try may get it.
+    #[error("{0}; its run and its record are lost")]
+    AllocationEnded(String),
+    /// The place was not handed out, and something of the job may be left there.
+    #[error("{0}")]
+    Unsettled(String),
     /// The job isn't at the place any more.
     #[error("the lease has ended or somebody removed the job: its run and its record are gone")]
     Gone,
@@ -71,6 +77,18 @@ impl FleetError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, FleetError::Places(_) | FleetError::Refused(_))
+    }
+
+    /// Whether the job is no more, whatever is asked of its place.
+    pub(crate) fn is_end_of_job(&self) -> bool {
+        matches!(self, FleetError::Gone | FleetError::AllocationEnded(_))
+    }
+
+    /// Whether the same may succeed at another time.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        use FleetError::{AllocationEnded, Connection, Taken, Unsettled};
+        matches!(self, Connection(_) | Taken { .. } | AllocationEnded(_) | Unsettled(_))
     }
 
     /// Whether the place is out of reach, and nothing more is known.

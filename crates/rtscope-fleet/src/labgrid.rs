@@ -1,16 +1,17 @@
 //! Places that a labgrid coordinator hands out. Its own Python library speaks with it; what runs at the place goes over ssh
 //! as everywhere else.
 
-use std::{
-    collections::BTreeMap,
-    process::{Command, Stdio},
-};
+use std::collections::BTreeMap;
 
 use rtscope_model::printable::{self, printable};
-use rtscope_sys::process;
 use serde::Deserialize;
 
-use crate::{error::FleetError, places::Reach, selector::Selector};
+use crate::{
+    error::FleetError,
+    places::Reach,
+    selector::Selector,
+    shell::{NOT_EXECUTABLE, NOT_FOUND, Shell},
+};
 
 /// The program that asks, for `python3 -c`.
 const ASK: &str = include_str!("scripts/ask_labgrid.py");
@@ -72,7 +73,12 @@ impl Coordinator {
                 return said.reach();
             }
         }
-        self.ask::<Said>(&["acquire", place])?.reach()
+        // Without an answer, the coordinator may have handed it out.
+        let said: Said = self.ask(&["acquire", place]).map_err(|e| match e {
+            FleetError::Connection(why) => FleetError::Unsettled(why),
+            other => other,
+        })?;
+        said.reach()
     }
 
     /// Gives a place back that this user has; one that is free, or somebody else's, stays as it is.
@@ -84,17 +90,16 @@ impl Coordinator {
     }
 
     fn ask<T: serde::de::DeserializeOwned>(&self, words: &[&str]) -> Result<T, FleetError> {
-        let mut command = Command::new(&self.python);
-        command.args(["-c", ASK, &self.address]).args(words).stdin(Stdio::null());
-        process::bind_to_us(&mut command, true);
-        let output = command.output().map_err(|e| {
-            FleetError::Refused(format!(
-                "can't run {:?}, which shall speak with labgrid: {e}: name one with `python` in [labgrid]",
-                self.python
-            ))
-        })?;
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let command = [&[self.python.as_str(), "-c", ASK, &self.address], words].concat();
+        // Not to be interrupted: a place that is acquired meanwhile would have to be found again.
+        let answer = Shell::here().run("exec \"$@\"", &command, &|| false)?;
+        if [NOT_EXECUTABLE, NOT_FOUND].contains(&answer.code) {
+            return Err(FleetError::Refused(format!(
+                "can't run {:?}, which asks labgrid: {}; name a Python with `python` in [labgrid]",
+                self.python, answer.complaint
+            )));
+        }
+        let last = answer.complaint.rsplit("; ").next().unwrap_or_default();
         if last.contains("No module named") {
             return Err(FleetError::Refused(format!(
                 "{:?} has no labgrid: run `pip install labgrid` in a virtual environment, and name its python with \
@@ -102,8 +107,7 @@ impl Coordinator {
                 self.python
             )));
         }
-        let text = String::from_utf8_lossy(&output.stdout);
-        printable::from_json(&text).map_err(|_| {
+        printable::from_json(&answer.said).map_err(|_| {
             FleetError::Connection(format!("the coordinator {}: {}", self.address, printable(last)))
         })
     }

@@ -27,12 +27,16 @@
 pub mod agent;
 pub mod drive;
 pub mod error;
+pub mod facts;
 pub mod hold;
 pub mod journal;
 pub mod labgrid;
 pub mod lava;
+pub mod link;
+pub mod machines;
 pub mod parcel;
 pub mod places;
 pub mod pull_lab;
 pub mod selector;
 pub mod shell;
+pub mod slurm;

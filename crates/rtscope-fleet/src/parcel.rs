@@ -18,6 +18,9 @@ use crate::error::FleetError;
 /// What a record may be at most. The record of a week has some hundred megabytes.
 pub const BYTES_MAX: u64 = 4 << 30;
 const FILES_MAX: usize = 20_000;
+
+/// What is hashed between two signs of life.
+const PIECE: u64 = 4 << 20;
 const DEPTH_MAX: usize = 4;
 
 /// What is made of a record here: a place's own is not taken.
@@ -97,8 +100,16 @@ fn is_measured(path: &str) -> bool {
 ///
 /// It can't be read.
 pub fn sha256_of(path: &Path) -> io::Result<String> {
+    sha256_with(path, &mut || {})
+}
+
+/// As [`sha256_of`]; `at_work` is called again and again.
+fn sha256_with(path: &Path, at_work: &mut dyn FnMut()) -> io::Result<String> {
     let mut hash = Hashed { hash: Sha256::new(), to: io::sink() };
-    io::copy(&mut File::open(path)?, &mut hash)?;
+    let mut file = File::open(path)?;
+    while io::copy(&mut (&mut file).take(PIECE), &mut hash)? > 0 {
+        at_work();
+    }
     Ok(hash.digits())
 }
 
@@ -126,16 +137,17 @@ impl<W: Write> Write for Hashed<W> {
     }
 }
 
-/// Lists a record's files. A folder that isn't there has none.
+/// Lists a record's files. A folder that isn't there has none. `at_work` is called again and again: hashing takes minutes
+/// where a record is big and the machine is slow.
 ///
 /// # Errors
 ///
 /// A file can't be read.
-pub fn manifest(folder: &Path) -> Result<RecordManifest, FleetError> {
+pub fn manifest(folder: &Path, at_work: &mut dyn FnMut()) -> Result<RecordManifest, FleetError> {
     let mut files = Vec::new();
     for path in measured_files(folder)? {
         let full = folder.join(&path);
-        let sha256 = sha256_of(&full).map_err(FleetError::file("read", &full))?;
+        let sha256 = sha256_with(&full, at_work).map_err(FleetError::file("read", &full))?;
         let bytes = fs::metadata(&full).map_err(FleetError::file("read", &full))?.len();
         files.push(ListedFile { path, bytes, sha256 });
     }
@@ -318,7 +330,7 @@ mod tests {
     fn a_record_arrives_in_pieces_and_without_what_judges_it() {
         let room = tempfile::tempdir().expect("a folder");
         let from = record(room.path(), "there");
-        let listed = manifest(&from).expect("listed");
+        let listed = manifest(&from, &mut || {}).expect("listed");
         let paths: Vec<&str> = listed.files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["plan.toml", "slices/t0.jsonl", "slices/t1.jsonl"]);
         let to = room.path().join("here");
@@ -336,17 +348,29 @@ mod tests {
             file.write_all(&piece[..piece.len().min(3)]).expect("written");
         }
         assert_eq!(fs::read_to_string(to.join("slices/t0.jsonl")).expect("there"), "one\ntwo\n");
-        assert_eq!(manifest(&to).expect("listed"), listed);
+        assert_eq!(manifest(&to, &mut || {}).expect("listed"), listed);
         let left: Vec<_> =
             fs::read_dir(room.path()).expect("listed").flatten().map(|e| e.file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
     }
 
     #[test]
+    fn a_big_file_gives_signs_of_life_while_it_is_hashed() {
+        let room = tempfile::tempdir().expect("a folder");
+        let file = File::create(room.path().join("big")).expect("made");
+        file.set_len(3 * PIECE + 1).expect("grown");
+        let mut signs = 0;
+        let listed = manifest(room.path(), &mut || signs += 1).expect("listed");
+        assert_eq!((listed.bytes(), signs), (3 * PIECE + 1, 4));
+        let whole = sha256_of(&room.path().join("big")).expect("hashed");
+        assert_eq!(listed.files[0].sha256, whole);
+    }
+
+    #[test]
     fn a_damaged_record_makes_no_folder() {
         let room = tempfile::tempdir().expect("a folder");
         let from = record(room.path(), "there");
-        let listed = manifest(&from).expect("listed");
+        let listed = manifest(&from, &mut || {}).expect("listed");
         let to = room.path().join("here");
         let mut arrival = RecordArrival::open(&to, listed.clone()).expect("open");
         let mut piece = Vec::new();

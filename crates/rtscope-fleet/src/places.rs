@@ -11,7 +11,7 @@ use rtscope_model::{
 };
 use serde::Deserialize;
 
-use crate::{error::FleetError, labgrid::Coordinator, selector::Selector};
+use crate::{error::FleetError, labgrid::Coordinator, selector::Selector, slurm::Cluster};
 
 /// A machine that rtscope can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct FleetPlace {
     pub program: Option<PathBuf>,
     /// How long the place stays taken when nobody gives it back; none for a time that the plan's length gives.
     pub lease: Option<Nanos>,
+    /// Other places may be the same machine, such as containers.
+    pub shares_machine: bool,
     /// The folder of the file of places: where relative paths in its words for ssh begin.
     pub base: PathBuf,
 }
@@ -49,6 +51,8 @@ pub enum Reach {
         /// Further words for `ssh`.
         ssh_options: Vec<String>,
     },
+    /// In a job of Slurm, which hands the node of this name out.
+    Slurm { cluster: Cluster },
 }
 
 impl Reach {
@@ -67,6 +71,7 @@ impl Reach {
             Reach::Local => "local",
             Reach::Ssh { .. } => "ssh",
             Reach::Labgrid { .. } => "labgrid",
+            Reach::Slurm { .. } => "slurm",
         }
     }
 }
@@ -80,6 +85,7 @@ struct Text {
     #[serde(default)]
     places: BTreeMap<String, PlaceText>,
     labgrid: Option<Coordinator>,
+    slurm: Option<Cluster>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -92,6 +98,7 @@ struct DefaultsText {
     folder: Option<String>,
     program: Option<PathBuf>,
     lease: Option<Nanos>,
+    shares_machine: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -107,6 +114,7 @@ struct PlaceText {
     folder: Option<String>,
     program: Option<PathBuf>,
     lease: Option<Nanos>,
+    shares_machine: Option<bool>,
 }
 
 /// The longest name of a place.
@@ -119,7 +127,10 @@ pub struct PlacesFile {
     pub named: Vec<FleetPlace>,
     /// Hands out more of them.
     coordinator: Option<Coordinator>,
-    /// What a place gets that the coordinator hands out.
+    /// As well.
+    cluster: Option<Cluster>,
+    ssh_options: Vec<String>,
+    /// What a place gets that is handed out.
     pattern: FleetPlace,
 }
 
@@ -143,34 +154,42 @@ pub fn parse(file: &Path, text: &str) -> Result<PlacesFile, TextError> {
             }),
         }
     }
-    if named.is_empty() && problems.is_empty() && read.labgrid.is_none() {
+    if named.is_empty() && problems.is_empty() && read.labgrid.is_none() && read.slurm.is_none() {
         problems.push(Problem::new(
             "there is no place: write [places.NAME] with ssh = \"USER@HOST\" or local = true, or [labgrid] with \
-             coordinator = \"HOST:PORT\"",
+             coordinator = \"HOST:PORT\", or [slurm]",
         ));
+    }
+    if let Some(why) = read.slurm.as_ref().and_then(Cluster::problem) {
+        problems.push(Problem::new(format!("[slurm]: {why}")));
     }
     let local = PlaceText { local: true, ..PlaceText::default() };
     let pattern = place_of("pattern", local, &read.defaults, base).unwrap_or_else(|message| {
         problems.push(Problem::new(format!("[defaults]: {message}")));
         FleetPlace::local("pattern")
     });
-    let pattern = FleetPlace {
-        reach: match &read.labgrid {
-            Some(coordinator) => Reach::Labgrid {
-                coordinator: coordinator.clone(),
-                ssh_options: read.defaults.ssh_options,
-            },
-            None => Reach::Local,
-        },
-        ..pattern
-    };
+    let ssh_options = read.defaults.ssh_options;
     match problems.is_empty() {
-        true => Ok(PlacesFile { named, coordinator: read.labgrid, pattern }),
+        true => Ok(PlacesFile {
+            named,
+            coordinator: read.labgrid,
+            cluster: read.slurm,
+            ssh_options,
+            pattern,
+        }),
         false => Err(TextError { name, problems }),
     }
 }
 
 impl FleetPlace {
+    /// Slurm's name of it; empty where Slurm doesn't hand it out.
+    pub(crate) fn node(&self) -> &str {
+        match self.reach {
+            Reach::Slurm { .. } => &self.name,
+            _ => "",
+        }
+    }
+
     fn local(name: &str) -> FleetPlace {
         FleetPlace {
             name: name.to_owned(),
@@ -179,25 +198,37 @@ impl FleetPlace {
             folder: None,
             program: None,
             lease: None,
+            shares_machine: false,
             base: PathBuf::new(),
         }
     }
 }
 
 impl PlacesFile {
-    /// The named places, and those that the coordinator knows. A place that is named as well is reached as the file says;
-    /// one whose name can't be that of a folder is left out.
+    /// The named places, and those that a coordinator or a cluster knows. A place that is named as well is reached as the
+    /// file says; one whose name can't be that of a folder is left out.
     ///
     /// # Errors
     ///
-    /// The coordinator doesn't answer.
+    /// The coordinator or the cluster doesn't answer.
     pub fn all(&self) -> Result<Vec<FleetPlace>, FleetError> {
         let mut all = self.named.clone();
-        let listed = self.coordinator.as_ref().map(Coordinator::list).transpose()?;
-        for place in listed.unwrap_or_default() {
-            if is_name(&place.name) && all.iter().all(|known| known.name != place.name) {
-                let tags = [self.pattern.tags.clone(), place.tags()].concat();
-                all.push(FleetPlace { name: place.name, tags, ..self.pattern.clone() });
+        let mut add = |name: String, tags: Vec<String>, reach: Reach| {
+            if is_name(&name) && all.iter().all(|known| known.name != name) {
+                let tags = [self.pattern.tags.clone(), tags].concat();
+                all.push(FleetPlace { name, tags, reach, ..self.pattern.clone() });
+            }
+        };
+        if let Some(coordinator) = &self.coordinator {
+            for place in coordinator.list()? {
+                let (coordinator, ssh_options) = (coordinator.clone(), self.ssh_options.clone());
+                let reach = Reach::Labgrid { coordinator, ssh_options };
+                add(place.name.clone(), place.tags(), reach);
+            }
+        }
+        if let Some(cluster) = &self.cluster {
+            for node in cluster.list()? {
+                add(node.name, node.tags, Reach::Slurm { cluster: cluster.clone() });
             }
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -247,6 +278,7 @@ fn place_of(
     }
     let program = text.program.or_else(|| defaults.program.clone()).map(|path| base.join(path));
     let lease = text.lease.or(defaults.lease);
+    let shares_machine = text.shares_machine.or(defaults.shares_machine).unwrap_or(false);
     Ok(FleetPlace {
         name: name.to_owned(),
         reach,
@@ -254,6 +286,7 @@ fn place_of(
         folder,
         program,
         lease,
+        shares_machine,
         base: base.to_owned(),
     })
 }

@@ -119,6 +119,7 @@ mod tests {
             folder: None,
             program: None,
             lease: None,
+            shares_machine: false,
             base: Default::default(),
         };
         let selects = |text: &str| text.parse::<Selector>().expect("a selector").selects(&place);

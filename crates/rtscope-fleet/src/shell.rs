@@ -1,4 +1,4 @@
-//! Runs scripts at a place: by this machine's shell, or by that of another through ssh.
+//! Runs scripts at a place: by this machine's shell, by that of another through ssh, or as a step of a job of Slurm.
 //!
 //! ssh is the system's own, with the user's keys and configuration. It never asks for anything (`BatchMode`) and
 //! checks the other host's key as it always does.
@@ -19,6 +19,7 @@ use rtscope_sys::{fork::signal, process};
 use crate::{
     error::FleetError,
     places::{FleetPlace, Reach},
+    slurm::Allocation,
 };
 
 /// How long a place may be silent, and take nothing.
@@ -33,6 +34,10 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// What ssh exits with when there is no connection (ssh(1)).
 const SSH_FAILED: i32 = 255;
+
+/// What a shell says of a program that it may not run, and of one that it doesn't find.
+pub(crate) const NOT_EXECUTABLE: i32 = 126;
+pub(crate) const NOT_FOUND: i32 = 127;
 
 /// Words for ssh: it asks for nothing, compresses, and ends when the other side is silent for 15 s.
 const SSH_WORDS: [&str; 12] = [
@@ -50,17 +55,38 @@ const SSH_WORDS: [&str; 12] = [
     "ClearAllForwardings=yes",
 ];
 
+/// Runs a script in a step of Slurm, and says on standard error that it ended: srun's exit code doesn't tell a script that
+/// failed from a node that is lost.
+const STEP: &str = r#"script=$1; shift; sh -c "$script" rtscope "$@"; echo "rtscope-ended=$?" >&2"#;
+
+const STEP_ENDED: &str = "rtscope-ended=";
+
+/// Variables of Slurm that say where it is. The others describe the job that rtscope may run in, or are defaults for options,
+/// and would change what its programs do. Those of sbatch are the user's own.
+const SLURM_VARIABLES: [&str; 3] = ["SLURM_", "SQUEUE_", "SCANCEL_"];
+const SLURM_KEPT: [&str; 4] = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS"];
+
 /// Whether the user wants everything to end.
 pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// The shell of a place.
 #[derive(Clone, Debug)]
 pub struct Shell {
-    /// The program and its words before the command; none for this machine.
-    ssh: Option<Vec<String>>,
+    way: Way,
     /// Where ssh begins relative paths.
     base: PathBuf,
     silence_max: Duration,
+}
+
+/// How a script gets to its shell.
+#[derive(Clone, Debug)]
+enum Way {
+    Here,
+    /// The program and its words before the command.
+    Ssh(Vec<String>),
+    Step(Allocation),
+    /// The place was given back, or lost.
+    Gone,
 }
 
 /// What a script did.
@@ -83,12 +109,12 @@ enum Flow<'a> {
 impl Shell {
     #[must_use]
     pub fn of(place: &FleetPlace) -> Shell {
-        let ssh = match &place.reach {
-            // A place of labgrid has an address once it is handed out.
-            Reach::Local | Reach::Labgrid { .. } => None,
+        let way = match &place.reach {
+            // A place of labgrid or Slurm is reached once it is handed out.
+            Reach::Local | Reach::Labgrid { .. } | Reach::Slurm { .. } => Way::Here,
             Reach::Ssh { target, options } => {
                 let words = ["ssh"].into_iter().chain(SSH_WORDS).map(str::to_owned);
-                Some(
+                Way::Ssh(
                     words
                         .chain(options.iter().cloned())
                         .chain(["--".to_owned(), target.clone()])
@@ -96,7 +122,17 @@ impl Shell {
                 )
             }
         };
-        Shell { ssh, base: place.base.clone(), silence_max: SILENCE_MAX }
+        Shell { way, base: place.base.clone(), silence_max: SILENCE_MAX }
+    }
+
+    /// The shell of this machine.
+    pub(crate) fn here() -> Shell {
+        Shell { way: Way::Here, base: PathBuf::new(), silence_max: SILENCE_MAX }
+    }
+
+    /// Of a node that Slurm has handed out; none when it was given back or lost.
+    pub(crate) fn of_allocation(allocation: Option<Allocation>) -> Shell {
+        Shell { way: allocation.map_or(Way::Gone, Way::Step), ..Shell::here() }
     }
 
     /// Runs a script for `sh` with words `$1`, `$2` and so on.
@@ -142,14 +178,29 @@ impl Shell {
         flow: Flow<'_>,
         stop: Stop<'_>,
     ) -> Result<ShellAnswer, FleetError> {
-        let mut command = self.command(script, words);
+        let Some(mut command) = self.command(script, words) else {
+            return Err(FleetError::AllocationEnded(
+                "Slurm's job for this place has ended".to_owned(),
+            ));
+        };
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            let is_slurm = SLURM_VARIABLES.iter().any(|start| name.starts_with(start));
+            if is_slurm && !SLURM_KEPT.contains(&name.as_ref()) {
+                command.env_remove(name.as_ref());
+            }
+        }
         command.stdin(if matches!(flow, Flow::Send(_)) { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ended with us, also after SIGKILL; what it started at the place looks after itself.
         process::bind_to_us(&mut command, true);
         let mut child = command.spawn().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => FleetError::Refused(
-                "this machine lacks ssh: run `apt-get install openssh-client`, or install it otherwise".to_owned(),
+                match self.way {
+                    Way::Step(_) => "this machine has no srun: run `apt-get install slurm-client`, or install it otherwise",
+                    _ => "this machine lacks ssh: run `apt-get install openssh-client`, or install it otherwise",
+                }
+                .to_owned(),
             ),
             _ => FleetError::Connection(e.to_string()),
         })?;
@@ -175,22 +226,24 @@ impl Shell {
             // A place that stops to read isn't wrong with that: how much it has is asked afterwards.
             let _ = writer.map(joined);
             let complaint = joined(complaints).unwrap_or_default();
-            let code = ended?;
+            let code = ended.map_err(|e| self.explained(e))?;
             let said = received.map_err(FleetError::file("write", "what the place sent"))?;
             self.answer(code, &said, &complaint)
         })
     }
 
-    fn command(&self, script: &str, words: &[&str]) -> Command {
+    /// None where the place isn't ours any more.
+    fn command(&self, script: &str, words: &[&str]) -> Option<Command> {
         let shell = ["sh", "-c", script, "rtscope"];
         let all = shell.into_iter().chain(words.iter().copied());
-        match &self.ssh {
-            None => {
+        Some(match &self.way {
+            Way::Gone => return None,
+            Way::Here => {
                 let mut command = Command::new("sh");
                 command.args(all.skip(1));
                 command
             }
-            Some(ssh) => {
+            Way::Ssh(ssh) => {
                 let mut command = Command::new(&ssh[0]);
                 // ssh hands one text to the other user's shell, whichever that is.
                 let text: Vec<String> = all.map(shell_word).collect();
@@ -200,6 +253,29 @@ impl Shell {
                 command.args(&ssh[1..]).arg(text.join(" "));
                 command
             }
+            Way::Step(allocation) => {
+                let step = allocation.words();
+                let mut command = Command::new(&step[0]);
+                command.args(&step[1..]).args(["sh", "-c", STEP, "rtscope", script]).args(words);
+                command
+            }
+        })
+    }
+
+    /// Whether Slurm has taken the place away, as far as it answers.
+    pub(crate) fn is_lost(&self) -> bool {
+        match &self.way {
+            Way::Step(allocation) => allocation.ended().is_some(),
+            Way::Gone => true,
+            Way::Here | Way::Ssh(_) => false,
+        }
+    }
+
+    /// A connection that failed because Slurm took the place away is not tried again.
+    fn explained(&self, why: FleetError) -> FleetError {
+        match &self.way {
+            Way::Step(allocation) => allocation.explained(why),
+            _ => why,
         }
     }
 
@@ -238,20 +314,36 @@ impl Shell {
 
     fn answer(&self, code: i32, said: &[u8], complaint: &[u8]) -> Result<ShellAnswer, FleetError> {
         let complaint = String::from_utf8_lossy(complaint);
-        let lines: Vec<&str> = complaint.lines().filter(|line| !line.trim().is_empty()).collect();
+        let mut lines: Vec<&str> =
+            complaint.lines().filter(|line| !line.trim().is_empty()).collect();
+        let ended = lines.iter().rposition(|line| line.starts_with(STEP_ENDED));
+        let ended = match &self.way {
+            Way::Step(_) => ended.map(|at| lines.remove(at)),
+            _ => None,
+        };
         let last = &lines[lines.len().saturating_sub(3)..];
         let complaint = printable(&last.join("; ")).into_owned();
-        if self.ssh.is_some() && code == SSH_FAILED {
-            let is_refused = ["Permission denied (", "Host key verification failed"];
-            return Err(match complaint.is_empty() {
-                true => FleetError::Connection("ssh ended without a message".to_owned()),
-                false if is_refused.iter().any(|why| complaint.contains(why)) => {
-                    FleetError::NotLetIn(complaint)
-                }
-                false => FleetError::Connection(complaint),
-            });
+        let said = String::from_utf8_lossy(said).into_owned();
+        let lost = |program: &str| match complaint.is_empty() {
+            true => FleetError::Connection(format!("{program} ended without a message")),
+            false => FleetError::Connection(complaint.clone()),
+        };
+        match &self.way {
+            Way::Ssh(_) if code == SSH_FAILED => {
+                let is_refused = ["Permission denied (", "Host key verification failed"];
+                Err(match is_refused.iter().any(|why| complaint.contains(why)) {
+                    true => FleetError::NotLetIn(complaint),
+                    false => lost("ssh"),
+                })
+            }
+            Way::Step(allocation) => {
+                let code =
+                    ended.and_then(|line| line.strip_prefix(STEP_ENDED)?.trim().parse().ok());
+                let code = code.ok_or_else(|| allocation.explained(lost("srun")))?;
+                Ok(ShellAnswer { code, said, complaint })
+            }
+            _ => Ok(ShellAnswer { code, said, complaint }),
         }
-        Ok(ShellAnswer { code, said: String::from_utf8_lossy(said).into_owned(), complaint })
     }
 }
 
@@ -329,7 +421,7 @@ mod tests {
     const GO_ON: Stop<'static> = &|| false;
 
     fn local() -> Shell {
-        Shell { ssh: None, base: PathBuf::new(), silence_max: Duration::from_millis(300) }
+        Shell { silence_max: Duration::from_millis(300), ..Shell::here() }
     }
 
     #[test]
@@ -339,7 +431,7 @@ mod tests {
         assert_eq!((answer.code, answer.said.as_str()), (3, "<a b><it's><$(exit 9)><*><>"));
         // ssh joins its words with spaces, and the other side's shell reads them.
         let ssh = ["sh", "-c", "eval \"$0\""].map(str::to_owned).to_vec();
-        let far = Shell { ssh: Some(ssh), ..local() };
+        let far = Shell { way: Way::Ssh(ssh), ..local() };
         let answer = far.run("printf '<%s>' \"$@\"", &words, GO_ON).expect("run");
         assert_eq!(answer.success().expect("0"), "<a b><it's><$(exit 9)><*><>");
     }
@@ -347,7 +439,7 @@ mod tests {
     #[test]
     fn a_broken_connection_is_no_answer_of_the_place() {
         let ssh = |code: &str| Shell {
-            ssh: Some(vec![
+            way: Way::Ssh(vec![
                 "sh".into(),
                 "-c".into(),
                 format!("echo '\x1b[2Jlost' >&2; exit {code}"),

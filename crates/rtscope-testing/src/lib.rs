@@ -1,4 +1,4 @@
-//! What tests of several crates share: a clock whose time only the test moves, and skips that are counted.
+//! What tests of several crates share: a clock whose time only the test moves, skips that are counted, and a Slurm.
 //!
 //! No program contains it: crates use it for their tests alone, which `cargo xtask tidy` checks.
 
@@ -7,3 +7,4 @@
 pub mod clock;
 pub mod kernel_ci;
 pub mod skip;
+pub mod slurm;

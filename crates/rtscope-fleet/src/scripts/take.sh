@@ -1,8 +1,8 @@
 # Takes the lease on this place for a job and makes the job's folder. Prints KEY=VALUE lines.
-# $1 folder or nothing, $2 job, $3 seconds of the lease. Exit code 3: nothing was made.
+# $1 folder or nothing, $2 job, $3 seconds of the lease, $4 node of Slurm or nothing. Exit code 3: nothing was made.
 set -f
 umask 077
-base=${1:-/var/tmp}/rtscope-fleet-$(id -u) job=$2 seconds=$3
+base=${1:-/var/tmp}/rtscope-fleet-$(id -u)${4:+-$4} job=$2 seconds=$3 node=$4
 if ! [ -d "$base" ]; then
     mkdir "$base" || exit 3
 fi
@@ -29,7 +29,8 @@ if held=$(readlink "$lease"); then
     case $1 in *[!a-z0-9-]* | '') set -- none ;; esac
     # After a reboot the lease counts from the boot.
     if [ "$2" = "$boot" ]; then left=$(($(number "$3") - up)); else left=$(($(number "$4") - up)); fi
-    [ "$1" != "$job" ] && [ "$left" -gt "-$grace" ] && held_by "$1" "$left"
+    # Slurm says whose the node is: an older lease is that of an allocation that was lost.
+    [ "$1" != "$job" ] && [ -z "$node" ] && [ "$left" -gt "-$grace" ] && held_by "$1" "$left"
     # Another one may have taken the place since: then that lease goes back to its place.
     mv "$lease" "$lease.$job" 2>/dev/null
     moved=$(readlink "$lease.$job")
@@ -47,7 +48,8 @@ fi
 dir=$base/$job
 mkdir -p "$dir" || exit 1
 # Until the keeper has begun, this removes all when the lease ends. It begins first: nothing may stay taken without it.
-(
+# At a node of Slurm it would end with this script; there, the script of the allocation does the same.
+[ -z "$node" ] && (
     trap '' HUP
     cd /
     n=0
@@ -61,6 +63,7 @@ mkdir -p "$dir" || exit 1
         n=$((n + 2))
     done
 ) </dev/null >/dev/null 2>&1 &
+[ -z "$node" ] || : >"$dir/held"
 if ! ln -s "$job $boot $((up + seconds)) $seconds" "$lease" 2>/dev/null; then
     rm -rf "$dir"
     held=$(readlink "$lease") && held_by "${held%% *}" "$seconds"
@@ -70,6 +73,7 @@ fi
 echo "base=$base"
 echo "machine=$(uname -m)"
 echo "kernel=$(uname -r)"
+echo "boot=$boot"
 echo "free_kib=$(df -Pk "$base" | tail -n 1 | { read -r _ _ _ free _ && echo "$free"; })"
 [ -r /proc/device-tree/model ] && echo "model=$(tr -d '\000' </proc/device-tree/model)"
 exit 0

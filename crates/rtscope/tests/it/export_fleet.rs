@@ -25,8 +25,9 @@ fn a_fleet_is_one_document() {
     for (place, program) in [("one", "small"), ("two", "none")] {
         let base = here.join(format!("at-{place}"));
         fs::create_dir(&base).expect("made");
-        places +=
-            &format!("[places.{place}]\nlocal = true\nfolder = {base:?}\nprogram = {program:?}\n");
+        places += &format!(
+            "[places.{place}]\nlocal = true\nshares-machine = true\nfolder = {base:?}\nprogram = {program:?}\n"
+        );
     }
     fs::write(here.join("places.toml"), places).expect("written");
     let run = output(here, "fleet run plan.toml --out out");

@@ -4,17 +4,20 @@ use std::{
     fs,
     path::Path,
     process::{Command, Output},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use rtscope_testing::skip::root_or_skip;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{folder, json, kill, output, processes_with, refused, start, text, wait_for};
+use crate::{
+    fleet_kills::Moments,
+    support::{folder, json, kill, output, processes_with, refused, start, text, wait_for},
+};
 
-/// How often rtscope is killed: more by hand.
-const KILLS: &str = "RTSCOPE_KILLS";
+/// How often something is killed: more by hand.
+pub(crate) const KILLS: &str = "RTSCOPE_KILLS";
 
 const PLAN: &str = "name = 'short'\n[[phase]]\nname = 'rest'\nduration = '2s'\n";
 const LONG: &str = "name = 'long'\n[[phase]]\nname = 'rest'\nduration = '60s'\n";
@@ -33,7 +36,7 @@ fn room(places: &[&str], plan: &str) -> TempDir {
     let room = folder();
     small_program(&room.path().join("small"));
     fs::write(room.path().join("plan.toml"), plan).expect("written");
-    let mut text = "[defaults]\nprogram = \"small\"\n".to_owned();
+    let mut text = "[defaults]\nprogram = \"small\"\nshares-machine = true\n".to_owned();
     for place in places {
         let base = room.path().join(format!("at-{place}"));
         fs::create_dir(&base).expect("made");
@@ -162,14 +165,11 @@ fn a_requirement_is_judged_here_and_decides_the_exit_code() {
 #[test]
 fn a_killed_rtscope_loses_no_place() {
     let kills: u32 = std::env::var(KILLS).ok().and_then(|n| n.parse().ok()).unwrap_or(4);
-    let mut noise =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").subsec_nanos();
+    let mut moments = Moments::new();
     let room = room(&["one", "two"], PLAN);
     let (mut collected, mut without) = (0, 0);
     for n in 0..kills {
-        // A linear congruential generator (Numerical Recipes); the moment is printed with a failure.
-        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let after = Duration::from_millis(u64::from(noise >> 8) % 6000);
+        let after = moments.below(6000);
         let out = format!("out{n}");
         let mut run = start(room.path(), &format!("fleet run plan.toml --out {out}"));
         std::thread::sleep(after);
@@ -278,6 +278,59 @@ fn a_place_has_one_run_at_a_time_and_comes_free_when_its_lease_ends() {
     assert_eq!(late.status.code(), Some(1), "{}", text(&late.stdout));
     let listed = json(room.path(), "fleet list --json");
     assert!(listed[0]["taken_by"].is_null(), "{listed}");
+}
+
+#[test]
+fn a_place_that_somebody_else_has_is_waited_for() {
+    let room = room(&["one"], PLAN);
+    let mut first = start(room.path(), "fleet run plan.toml --out first");
+    wait_for("the first run to begin", Duration::from_secs(30), || {
+        steps(room.path(), "first").contains("\"taken\"")
+    });
+    let second = output(room.path(), "fleet run plan.toml --out second --tries 1 --wait 1min");
+    let said = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("waiting for it").count(), 1, "{said}");
+    assert!(first.wait().expect("ends").success());
+    assert_nothing_is_left(room.path());
+}
+
+#[test]
+fn a_program_that_would_not_run_at_its_place_is_listed() {
+    let room = room(&["one"], PLAN);
+    let mut program = fs::read(room.path().join("small")).expect("read");
+    // The machine in the header of an ELF file: RISC-V.
+    program[18] = 243;
+    fs::write(room.path().join("other"), program).expect("written");
+    let places = |name: &str, program: &str| {
+        format!("[places.{name}]\nlocal = true\nprogram = \"{program}\"\n")
+    };
+    let text_of = [places("good", "small"), places("missing", "none"), places("wrong", "other")];
+    fs::write(room.path().join("places.toml"), text_of.concat()).expect("written");
+    let listed = output(room.path(), "fleet list --json");
+    assert_eq!(listed.status.code(), Some(1), "{}", text(&listed.stderr));
+    let listed = document(&listed);
+    let problem = |n: usize| listed[n]["program_problem"].to_string();
+    assert_eq!(problem(0), "null", "{listed}");
+    assert!(problem(1).contains("none") && problem(1).contains("No such file"), "{listed}");
+    assert!(problem(2).contains("other") && problem(2).contains("riscv64"), "{listed}");
+    let listed = output(room.path(), "fleet list");
+    assert!(text(&listed.stdout).contains("; can't run: "), "{}", text(&listed.stdout));
+    assert_eq!(output(room.path(), "fleet list --on place=good").status.code(), Some(0));
+}
+
+#[test]
+fn two_names_for_one_machine_are_refused() {
+    let room = room(&["one", "two"], PLAN);
+    let file = room.path().join("places.toml");
+    let places = fs::read_to_string(&file).expect("read").replace("shares-machine = true\n", "");
+    fs::write(&file, places).expect("written");
+    let run = output(room.path(), "fleet run plan.toml --out out");
+    let said = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("it is the same machine as the place ").count(), 1, "{said}");
+    assert_eq!(said.matches("record collected").count(), 1, "{said}");
+    assert_nothing_is_left(room.path());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Coordinator and exporter with two places; all of it ends with the value.
-struct Labgrid {
+pub(crate) struct Labgrid {
     far: [Far; 2],
     coordinator: Child,
     exporter: Option<Child>,
@@ -26,13 +26,13 @@ struct Labgrid {
 }
 
 impl Labgrid {
-    fn start(test: &str) -> Option<Labgrid> {
+    pub(crate) fn start(test: &str, nets: [u8; 2]) -> Option<Labgrid> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xtask/labgrid");
         if !package.join("bin/labgrid-coordinator").is_file() {
             skip(test, "without labgrid");
             return None;
         }
-        let far = [Far::make(test, 211, "")?, Far::make(test, 212, "")?];
+        let far = [Far::make(test, nets[0], "")?, Far::make(test, nets[1], "")?];
         let room = far[0].room.path();
         let python = room.join("python");
         let path = package.canonicalize().expect("a folder");
@@ -46,8 +46,7 @@ impl Labgrid {
             .and_then(|one| one.local_addr())
             .expect("a port")
             .port();
-        let coordinator =
-            Labgrid::program(room, "coordinator", &["-l", &format!("127.0.0.1:{port}")]);
+        let coordinator = Labgrid::coordinator(room, port);
         let mut labgrid = Labgrid { far, coordinator, exporter: None, port };
         labgrid.export();
         for (far, name) in labgrid.far.iter().zip(["drill", "mill"]) {
@@ -79,8 +78,46 @@ impl Labgrid {
             .expect("starts")
     }
 
+    fn coordinator(room: &Path, port: u16) -> Child {
+        Labgrid::program(room, "coordinator", &["-l", &format!("127.0.0.1:{port}")])
+    }
+
+    pub(crate) fn room(&self) -> PathBuf {
+        self.far[0].room.path().to_owned()
+    }
+
+    pub(crate) fn kill_coordinator(&mut self) {
+        self.coordinator.kill().expect("killed");
+        self.coordinator.wait().expect("ends");
+    }
+
+    /// Starts the coordinator again.
+    pub(crate) fn coordinate(&mut self) {
+        self.coordinator = Labgrid::coordinator(&self.room(), self.port);
+    }
+
+    pub(crate) fn kill_exporter(&mut self) {
+        if let Some(mut exporter) = self.exporter.take() {
+            exporter.kill().expect("killed");
+            exporter.wait().expect("ends");
+        }
+    }
+
+    /// The coordinator saves its places from time to time: a killed one forgets newer ones.
+    pub(crate) fn wait_for_saved_places(&self) {
+        let file = self.room().join("places.yaml");
+        wait_for("the places to be saved", Duration::from_secs(60), || {
+            fs::read_to_string(&file)
+                .is_ok_and(|text| text.contains("*/mill/") || text.contains("group: mill"))
+        });
+    }
+
+    pub(crate) fn assert_nothing_is_left(&self) {
+        self.far[0].assert_nothing_is_left();
+    }
+
     /// Starts the exporter, and waits until the coordinator has its resources.
-    fn export(&mut self) {
+    pub(crate) fn export(&mut self) {
         let room = self.far[0].room.path().to_owned();
         let service = |far: &Far, name: &str| {
             format!(
@@ -122,7 +159,7 @@ impl Labgrid {
         fs::copy(rooms[0].join("key.pub"), rooms[1].join("key.pub")).expect("copied");
         let at = rooms[0].display();
         let text = format!(
-            "[defaults]\nfolder = \"{at}/base\"\nprogram = \"small\"\nssh-options = [\"-F\", \"none\", \"-i\", \
+            "[defaults]\nshares-machine = true\nfolder = \"{at}/base\"\nprogram = \"small\"\nssh-options = [\"-F\", \"none\", \"-i\", \
              \"{at}/key\", \"-o\", \"IdentitiesOnly=yes\", \"-o\", \"UserKnownHostsFile={at}/known\"]\n\
              [labgrid]\ncoordinator = \"127.0.0.1:{}\"\npython = \"{at}/python\"\n",
             self.port
@@ -131,7 +168,7 @@ impl Labgrid {
     }
 
     /// Who has each place.
-    fn holders(&self) -> Vec<Value> {
+    pub(crate) fn holders(&self) -> Vec<Value> {
         let listed = json(self.far[0].room.path(), "fleet list --json");
         listed.as_array().expect("places").iter().map(|place| place["taken_by"].clone()).collect()
     }
@@ -149,7 +186,7 @@ impl Drop for Labgrid {
 #[test]
 fn places_of_labgrid_are_acquired_and_released_whoever_is_killed() {
     let Some(mut labgrid) =
-        Labgrid::start("places_of_labgrid_are_acquired_and_released_whoever_is_killed")
+        Labgrid::start("places_of_labgrid_are_acquired_and_released_whoever_is_killed", [211, 212])
     else {
         return;
     };
@@ -177,10 +214,7 @@ fn places_of_labgrid_are_acquired_and_released_whoever_is_killed() {
     assert!(labgrid.holders().iter().all(Value::is_null), "{:?}", labgrid.holders());
 
     // A dead exporter is no place, and takes none.
-    if let Some(mut exporter) = labgrid.exporter.take() {
-        exporter.kill().expect("killed");
-        exporter.wait().expect("ends");
-    }
+    labgrid.kill_exporter();
     let dead = output(&room, "fleet run plan.toml --on place=mill --tries 1 --out dead");
     assert_eq!(dead.status.code(), Some(1));
     assert!(text(&dead.stdout).contains("no matching remote resource"), "{}", text(&dead.stdout));

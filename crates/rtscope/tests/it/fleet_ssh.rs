@@ -94,7 +94,7 @@ impl Far {
     }
 
     /// Starts sshd.
-    fn listen(&self) {
+    pub(crate) fn listen(&self) {
         let config = self.room.path().join("sshd.conf");
         let started = Command::new("ip")
             .args(["netns", "exec", &self.name, "/usr/sbin/sshd", "-f"])
@@ -104,7 +104,7 @@ impl Far {
     }
 
     /// Kills sshd and its sessions, but not what they left running.
-    fn kill_sshd(&self) {
+    pub(crate) fn kill_sshd(&self) {
         let listed =
             Command::new("ip").args(["netns", "pids", &self.name]).output().expect("listed");
         for pid in text(&listed.stdout).split_whitespace() {
@@ -183,6 +183,9 @@ fn a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step() {
     assert_eq!(done.status.code(), Some(0), "{said}");
     let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert_eq!(report["places"][0]["is_whole"], true, "{report}\n{said}");
+    let errors = fs::read_to_string(room.join("errors")).expect("read");
+    let parts = ["far: no connection: ", "; trying again", "far: connected again"];
+    assert!(parts.iter().all(|part| errors.contains(part)), "{errors}");
     far.assert_nothing_is_left();
 }
 

@@ -4,15 +4,13 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::TcpListener,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    path::Path,
+    process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use rtscope_testing::skip::{program, root_or_skip, skip};
+use rtscope_testing::slurm::SlurmCluster;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -138,152 +136,32 @@ fn batches_on_this_machine_survive_the_end_of_a_task_and_of_rtscope() {
     }
 }
 
-/// A Slurm with a controller and two nodes of one CPU, all on this machine. All of it ends with the value.
-struct Cluster {
-    room: TempDir,
-    munged: Child,
-    controller: Child,
-    nodes: Vec<Child>,
-}
-
-impl Cluster {
-    /// Starts it; none, and a skip, where this machine can't.
-    fn start(test: &str) -> Option<Cluster> {
-        if !ready_or_skip(test) || !root_or_skip(test) {
-            return None;
-        }
-        let daemons = ["/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"];
-        if !daemons.iter().all(|path| Path::new(path).exists()) || program("sbatch").is_none() {
-            skip(test, "without munge, slurmctld, slurmd and slurm-client");
-            return None;
-        }
-        let room = room_with_plan();
-        let at = room.path();
-        // munge refuses a socket that not everybody reaches, and a key that others can read.
-        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-        mode(at, 0o755).expect("changed");
-        for folder in ["munge", "key", "state"] {
-            fs::create_dir(at.join(folder)).expect("made");
-        }
-        mode(&at.join("munge"), 0o755).expect("changed");
-        mode(&at.join("key"), 0o700).expect("changed");
-        let key: Vec<u8> = (0..64).collect();
-        fs::write(at.join("key/key"), key).expect("written");
-        mode(&at.join("key/key"), 0o600).expect("changed");
-        fs::write(at.join("slurm.conf"), config(at)).expect("written");
-        let munge = |name: &str| at.join("munge").join(name).display().to_string();
-        let munged = Command::new("/usr/sbin/munged")
-            .args(["--foreground", &format!("--key-file={}/key/key", at.display())])
-            .args([format!("--socket={}", munge("socket")), format!("--pid-file={}", munge("pid"))])
-            .args([
-                format!("--log-file={}", munge("log")),
-                format!("--seed-file={}", munge("seed")),
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("munged starts");
-        wait_for("munged", || at.join("munge/socket").exists());
-        let controller = daemon(at, "/usr/sbin/slurmctld", &["-D", "-c"]);
-        let nodes = ["n1", "n2"].map(|node| Cluster::node(at, node)).into_iter().collect();
-        let cluster = Cluster { room, munged, controller, nodes };
-        wait_for("two idle nodes", || {
-            cluster.ask("sinfo", &["--noheader", "--format=%D %T"]).contains("2 idle")
-        });
-        Some(cluster)
-    }
-
-    fn node(at: &Path, name: &str) -> Child {
-        daemon(at, "/usr/sbin/slurmd", &["-D", "-N", name])
-    }
-
-    fn at(&self) -> &Path {
-        self.room.path()
-    }
-
-    fn out(&self) -> PathBuf {
-        self.at().join("out")
-    }
-
-    fn with_config(&self, command: &mut Command) {
-        command.env("SLURM_CONF", self.at().join("slurm.conf"));
-    }
-
-    fn ask(&self, program: &str, words: &[&str]) -> String {
-        let mut command = Command::new(program);
-        self.with_config(command.args(words));
-        command.output().map_or(String::new(), |output| text(&output))
-    }
-
-    fn matrix(&self) -> Command {
-        let mut command = matrix(self.at(), "--seeds 4 --engine slurm");
-        self.with_config(&mut command);
-        command
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.ask("scancel", &["--me", "--signal=KILL", "--full"]);
-        self.ask("scancel", &["--me"]);
-        let until = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < until && !self.ask("squeue", &["--noheader"]).trim().is_empty() {
-            thread::sleep(Duration::from_millis(200));
-        }
-        for child in self.nodes.iter_mut().chain([&mut self.controller, &mut self.munged]) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn daemon(at: &Path, program: &str, words: &[&str]) -> Child {
-    let mut command = Command::new(program);
-    command.args(words).env("SLURM_CONF", at.join("slurm.conf"));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().unwrap_or_else(|e| panic!("{program}: {e}"))
-}
-
-/// The configuration of the cluster. Its arrays have three tasks at most.
-fn config(at: &Path) -> String {
-    // They are free now, and nobody else asks for one in the meantime.
-    let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let port = |n: usize| held[n].local_addr().expect("bound").port();
-    let (at, host) = (at.display(), fs::read_to_string("/proc/sys/kernel/hostname"));
-    let host = host.expect("a name");
-    let host = host.trim().split('.').next().unwrap_or_default();
-    format!(
-        "ClusterName=rtscope\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nSlurmUser=root\nSlurmdUser=root\n\
-         AuthType=auth/munge\nAuthInfo=socket={at}/munge/socket\nStateSaveLocation={at}/state\n\
-         SlurmdSpoolDir={at}/spool-%n\nSlurmctldPidFile={at}/slurmctld.pid\nSlurmdPidFile={at}/slurmd-%n.pid\n\
-         SlurmctldLogFile={at}/slurmctld.log\nSlurmdLogFile={at}/slurmd-%n.log\nProctrackType=proctrack/linuxproc\n\
-         TaskPlugin=task/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nMpiDefault=none\n\
-         MaxArraySize=3\nReturnToService=2\nSchedulerParameters=batch_sched_delay=0,sched_interval=1\n\
-         NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1\n\
-         NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=1\n\
-         PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE\n",
-        port(0),
-        port(1),
-        port(2)
-    )
-}
-
 #[test]
 fn slurm_runs_each_cell_once_although_a_task_a_node_and_rtscope_are_killed() {
     let test = "slurm_runs_each_cell_once_although_a_task_a_node_and_rtscope_are_killed";
-    let Some(mut cluster) = Cluster::start(test) else { return };
-    let out = cluster.out();
-    let mut first = cluster.matrix().spawn().expect("starts");
+    if !ready_or_skip(test) {
+        return;
+    }
+    let room = room_with_plan();
+    // Its arrays have three tasks at most.
+    let Some(mut cluster) = SlurmCluster::start(test, room.path(), "MaxArraySize=3") else {
+        return;
+    };
+    let out = room.path().join("out");
+    let on_cluster = || {
+        let mut command = matrix(room.path(), "--seeds 4 --engine slurm");
+        command.env("SLURM_CONF", room.path().join("slurm.conf"));
+        command
+    };
+    let mut first = on_cluster().spawn().expect("starts");
     wait_for("two guests", || guests(&out) == 2);
     // The daemon of a node: its tasks go on, and it finds them when it is back.
-    cluster.nodes[1].kill().expect("killed");
-    cluster.nodes[1].wait().expect("gone");
+    cluster.kill_node(1);
     owners(&out).into_values().take(1).for_each(kill);
     first.kill().expect("killed");
     first.wait().expect("gone");
-    cluster.nodes[1] = Cluster::node(cluster.at(), "n2");
-    let mut again = cluster.matrix();
+    cluster.start_node(1);
+    let mut again = on_cluster();
     let output = again.stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("ends");
     assert_each_came_once(&out, 4, &output);
     let began =

@@ -25,6 +25,9 @@ pub(in crate::cli) struct Args {
     /// Where in the record's files to begin
     #[arg(long, default_value_t = 0)]
     offset: u64,
+    /// Process without which the keeper ends
+    #[arg(long)]
+    while_pid: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -43,10 +46,10 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         What::Begin => tell(&agent::begin(&hold, &args.sha256)?)?,
         What::Keep => {
             let interrupt = Interrupt::install_patient()?;
-            agent::keep(&hold, &|| interrupt.is_stopped())?;
+            agent::keep(&hold, &|| interrupt.is_stopped() || !agent::is_alive(args.while_pid))?;
         }
         What::State => tell(&agent::state(&hold))?,
-        What::List => tell(&agent::list(&hold)?)?,
+        What::List => tell(&agent::list(&hold, &mut io::stdout())?)?,
         What::Send => agent::send(&hold, args.offset, &mut io::stdout().lock())?,
         What::Release => {
             agent::release(&hold)?;

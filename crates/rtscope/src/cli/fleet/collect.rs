@@ -71,7 +71,8 @@ fn bring(
 ) {
     let record = run::record_folder(journal.folder(), &place.name);
     let patience = Duration::from_nanos(args.patience.0);
-    let done = Drive::reach(place, &job.name, journal, stop).and_then(|drive| {
+    let say = |what: &str| note!("{}: {what}", place.name);
+    let done = Drive::reach(place, &job.name, journal, (stop, &say)).and_then(|drive| {
         if args.give_up || job.record.is_some() {
             return drive.give_back(job.base.as_deref()).map(|()| "released");
         }

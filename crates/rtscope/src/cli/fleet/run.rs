@@ -9,15 +9,16 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use rtscope_fleet::{
     drive::{Drive, Task},
     error::FleetError,
-    hold,
+    facts, hold,
     journal::{self, FleetJob, FleetJournal, FleetOrder, JobStep},
+    machines::Machines,
     places::FleetPlace,
     shell::Stop,
 };
@@ -46,6 +47,7 @@ use crate::{
 ///   rtscope fleet run --on tag=rt
 ///   rtscope fleet run policies --on 'tag=rt,arch=arm64' --require 'max < 200us'
 ///   rtscope fleet run soak --duration 8h --out night
+///   rtscope fleet run --wait 2h
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
@@ -62,6 +64,9 @@ pub(in crate::cli) struct Args {
     /// Number of tries at a place that is unreachable or taken
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=20))]
     tries: u8,
+    /// Time to wait for places that somebody else has. Tries count from then on [default: none]
+    #[arg(long, value_name = "TIME")]
+    wait: Option<Nanos>,
     /// Time for which a place stays reserved if nobody releases it [default: as the file of places says, else twice the
     /// plan's length plus 1 h]
     #[arg(long, value_name = "TIME")]
@@ -83,13 +88,25 @@ struct Fleet<'a> {
     user: String,
     host: String,
     number: AtomicUsize,
+    began: Instant,
+    machines: Machines,
 }
 
-/// A place in the queue, and how often it was tried.
-type Queued<'a> = (&'a FleetPlace, u8);
+/// A place in the queue.
+#[derive(Clone, Copy)]
+struct Queued<'a> {
+    place: &'a FleetPlace,
+    /// The number of the next try.
+    tries: u8,
+    /// Somebody else had it, and it is waited for.
+    waits: bool,
+}
 
 /// Before a place that was lost or taken is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// At most between two looks at a place that is waited for: a look must not disturb whoever has it.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// How long a place that had a run is waited for in one try.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -127,6 +144,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         user: std::env::var("USER").unwrap_or_else(|_| "user".to_owned()),
         host: tree.read("/proc/sys/kernel/hostname").unwrap_or_else(|_| "host".to_owned()),
         number: AtomicUsize::new(0),
+        began: Instant::now(),
+        machines: Machines::default(),
     };
     note!(
         "plan {} on {}, {} each; the records go to {}",
@@ -146,8 +165,8 @@ pub(super) fn record_folder(fleet: &Path, place: &str) -> PathBuf {
 
 impl Fleet<'_> {
     fn run(&self, places: &[FleetPlace]) {
-        let queue: Mutex<Vec<Queued<'_>>> =
-            Mutex::new(places.iter().rev().map(|place| (place, 1)).collect());
+        let first = |place| Queued { place, tries: 1, waits: false };
+        let queue: Mutex<Vec<Queued<'_>>> = Mutex::new(places.iter().rev().map(first).collect());
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let back = |one| queue.lock().unwrap_or_else(PoisonError::into_inner).insert(0, one);
         let workers = usize::from(self.args.at_once).min(places.len());
@@ -156,12 +175,11 @@ impl Fleet<'_> {
             scope.spawn(|| self.say_when_stopped(&at_work));
             for _ in 0..workers {
                 scope.spawn(|| {
-                    while let Some((place, tries)) = next().filter(|_| !(self.stop)()) {
-                        if self.once(place, tries) {
-                            continue;
+                    while let Some(one) = next().filter(|_| !(self.stop)()) {
+                        if let Some(again) = self.once(one) {
+                            back(again);
+                            self.pause(again.waits);
                         }
-                        back((place, tries + 1));
-                        self.pause();
                     }
                     at_work.fetch_sub(1, Relaxed);
                 });
@@ -183,8 +201,9 @@ impl Fleet<'_> {
         }
     }
 
-    fn pause(&self) {
-        let mut left = PAUSE;
+    fn pause(&self, waits: bool) {
+        let longer = if waits { self.began.elapsed() / 10 } else { PAUSE };
+        let mut left = longer.clamp(PAUSE, PAUSE_MAX);
         while !left.is_zero() && !(self.stop)() {
             let part = left.min(Duration::from_millis(100));
             thread::sleep(part);
@@ -202,7 +221,11 @@ impl Fleet<'_> {
     /// Goes on with what an earlier try left. None: nothing of it is left, and another run may begin.
     fn resumed(&self, place: &FleetPlace, job: &FleetJob) -> Result<Option<bool>, FleetError> {
         let record = record_folder(self.journal.folder(), &place.name);
-        let drive = Drive::reach(place, &job.name, self.journal, self.stop)?;
+        let say = |what: &str| note!("{}: {what}", place.name);
+        let drive = Drive::reach(place, &job.name, self.journal, (self.stop, &say))?;
+        if let Some((_, is_whole)) = job.record {
+            return drive.give_back(job.base.as_deref()).map(|()| Some(is_whole));
+        }
         drive.resume(job.base.as_deref(), &record, PATIENCE)
     }
 
@@ -210,6 +233,7 @@ impl Fleet<'_> {
         note!("{}: started", place.name);
         let planned = self.planned();
         let lease = self.lease(place);
+        let say = |what: &str| note!("{}: {what}", place.name);
         let task = Task {
             plan: &self.text,
             planned,
@@ -217,6 +241,8 @@ impl Fleet<'_> {
             patience: PATIENCE,
             journal: self.journal,
             stop: self.stop,
+            say: &say,
+            machines: &self.machines,
         };
         let record = record_folder(self.journal.folder(), &place.name);
         Drive::perform(place, job, &task, &|machine| program_for(place, machine), &record)
@@ -231,8 +257,22 @@ impl Fleet<'_> {
         asked.unwrap_or(self.planned() * 2 + Duration::from_secs(3600))
     }
 
-    /// One try at a place. Whether it is done with, with or without a record.
-    fn once(&self, place: &FleetPlace, tries: u8) -> bool {
+    /// Whether places that somebody else has are still waited for.
+    fn may_wait(&self) -> bool {
+        let wait = self.args.wait.map_or(Duration::ZERO, |wait| Duration::from_nanos(wait.0));
+        self.began.elapsed() < wait && !(self.stop)()
+    }
+
+    /// One try at a place. What to try later; none when it is done with, with or without a record.
+    fn once<'a>(&self, one: Queued<'a>) -> Option<Queued<'a>> {
+        let Queued { place, waits, .. } = one;
+        // A look takes nothing, and leaves no line in the journal.
+        if waits
+            && self.may_wait()
+            && facts::look(place, self.stop).is_ok_and(|facts| facts.held.is_some())
+        {
+            return Some(one);
+        }
         let number = self.number.fetch_add(1, Relaxed);
         let mut job = hold::job_name(&self.user, self.host.trim(), jiff::Timestamp::now(), number);
         let earlier = self.left_open(place).map(|earlier| (self.resumed(place, &earlier), earlier));
@@ -249,22 +289,31 @@ impl Fleet<'_> {
             Ok(false) => {
                 note!("{}: the run was cut short; what it recorded is collected", place.name)
             }
-            Err(why) => {
-                let may_succeed = why.is_connection() || matches!(why, FleetError::Taken { .. });
-                let is_final = !may_succeed || tries >= self.args.tries || (self.stop)();
-                let more = if is_final { "" } else { "; will be tried again" };
-                note!("{}: {why}{more}", place.name);
-                let failed = JobStep::Failed { why: why.to_string(), is_final };
-                let _ = self.journal.step(&place.name, &job, failed);
-                return is_final;
-            }
+            Err(why) => return self.failed(one, &job, &why),
         }
-        true
+        None
+    }
+
+    /// Says why a try failed, and whether there is another one.
+    fn failed<'a>(&self, one: Queued<'a>, job: &str, why: &FleetError) -> Option<Queued<'a>> {
+        let Queued { place, tries, .. } = one;
+        let waits = matches!(why, FleetError::Taken { .. }) && self.may_wait();
+        let is_final = !waits && (!why.may_pass() || tries >= self.args.tries || (self.stop)());
+        let more = match (is_final, waits) {
+            (true, _) => "",
+            (false, true) => "; waiting for it",
+            (false, false) => "; will be tried again",
+        };
+        note!("{}: {why}{more}", place.name);
+        let failed = JobStep::Failed { why: why.to_string(), is_final };
+        let _ = self.journal.step(&place.name, job, failed);
+        let tries = if waits { tries } else { tries + 1 };
+        (!is_final).then_some(Queued { tries, waits, ..one })
     }
 }
 
 /// The program for a machine: the place's own, else this one if it runs there.
-fn program_for(place: &FleetPlace, machine: &str) -> Result<PathBuf, FleetError> {
+pub(super) fn program_for(place: &FleetPlace, machine: &str) -> Result<PathBuf, FleetError> {
     let (path, is_named) = match &place.program {
         Some(path) => (path.clone(), true),
         None => (this_program(), false),
