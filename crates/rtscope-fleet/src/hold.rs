@@ -135,26 +135,23 @@ mod tests {
     /// folder.
     #[test]
     fn a_lease_runs_no_command_in_any_shell() {
-        let room = tempfile::tempdir().expect("a folder");
-        let made = room.path().join("made");
-        let base =
-            room.path().join(format!("rtscope-fleet-{}", rustix::process::getuid().as_raw()));
-        fs::create_dir(&base).expect("made");
-        let number = format!("a[$(>{})0]", made.display());
         let boot = fs::read_to_string(BOOT_ID).expect("a number");
-        for lease in [format!("job {} {number} {number}", boot.trim()), format!("job x 1 {number}")]
-        {
-            std::os::unix::fs::symlink(&lease, base.join(LEASE)).expect("a link");
-            for shell in ["sh", "bash"] {
-                for script in [include_str!("scripts/look.sh"), include_str!("scripts/take.sh")] {
-                    let folder = room.path().display().to_string();
-                    let words = ["-c", script, shell, &folder, "job", "1"];
-                    let ran = std::process::Command::new(shell).args(words).output();
-                    assert!(ran.is_ok() || shell == "bash", "{ran:?}");
-                    assert!(!made.exists(), "{shell}: {lease}");
-                }
+        for script in [include_str!("scripts/look.sh"), include_str!("scripts/take.sh")] {
+            for (shell, boot) in [("sh", boot.trim()), ("bash", boot.trim()), ("bash", "earlier")] {
+                let room = tempfile::tempdir().expect("a folder");
+                let made = room.path().join("made");
+                let uid = rustix::process::getuid().as_raw();
+                let base = room.path().join(format!("rtscope-fleet-{uid}"));
+                fs::create_dir(&base).expect("made");
+                let number = format!("a[$(>{})0]", made.display());
+                let lease = format!("job {boot} {number} {number}");
+                std::os::unix::fs::symlink(&lease, base.join(LEASE)).expect("a link");
+                let folder = room.path().display().to_string();
+                let words = ["-c", script, shell, &folder, "other", "1"];
+                let ran = std::process::Command::new(shell).args(words).output();
+                assert!(ran.is_ok() || shell == "bash", "{ran:?}");
+                assert!(!made.exists(), "{shell}: {lease}");
             }
-            let _ = fs::remove_file(base.join(LEASE));
         }
     }
 
