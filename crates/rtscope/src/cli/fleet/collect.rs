@@ -14,9 +14,10 @@ use rtscope_model::time::Nanos;
 use super::{judged, page, read_places, run};
 use crate::exit;
 
-/// Fetch what a fleet run left at the places, and release them
+/// Fetch the remaining records of a fleet run, and release its places
 ///
-/// It is for a run that was killed, or that lost contact with a place. If a run is still going, collect waits for it.
+/// Use this command if `rtscope fleet run` was killed, or lost contact with a place. If the plan is still running at
+/// a place, rtscope waits for it.
 ///
 /// Examples:
 ///   rtscope fleet collect rtscope-runs/fleet-quick-20260101T000000
@@ -24,12 +25,12 @@ use crate::exit;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// Folder of the fleet's run
+    /// Folder of the fleet run
     folder: PathBuf,
-    /// File of places [default: the one of the run]
+    /// File that lists the places [default: the file of the run]
     #[arg(long, value_name = "FILE")]
     places: Option<PathBuf>,
-    /// Remove running jobs and release all places. Their records are lost
+    /// Remove running jobs and release all places. The records of these jobs are lost
     #[arg(long)]
     give_up: bool,
     /// Time to wait for a place that doesn't answer

@@ -26,9 +26,9 @@ use crate::{
 
 /// Compare a fleet before and after a change, place by place
 ///
-/// A side is one folder of `rtscope fleet run` or several. Each place is compared with itself. The test is corrected for the
-/// number of figures and places (Holm). With more places, a single place needs a larger change to count. The exit code
-/// is 0 even if places differ.
+/// A and B are each one or more folders of `rtscope fleet run`. rtscope compares each place with itself. The test
+/// corrects for the number of figures and places (Holm). With more places, a single place needs a larger change to
+/// count as different. The exit code is 0 even if places differ.
 ///
 /// Examples:
 ///   rtscope fleet compare before after
@@ -36,7 +36,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// Folders of A; with two and no `--`, the second is B
+    /// Folders of A; of two folders without `--`, the second is B
     #[arg(required = true)]
     a: Vec<String>,
     /// Folders of B

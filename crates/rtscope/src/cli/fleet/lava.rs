@@ -17,9 +17,10 @@ use crate::{
 
 /// Write a job for LAVA that runs a plan on a device
 ///
-/// The job boots the device from your files, fetches one static rtscope from an address that the device reaches, and runs the
-/// plan. LAVA gets a test case for each figure and each requirement, and the case `rtscope` for the run: pass, fail, or
-/// unknown if it is inconclusive. Submit the job with LAVA's own tools, for example `lavacli jobs submit`.
+/// The job boots the device from your files, fetches one static rtscope from an address that the device can reach,
+/// and runs the plan. LAVA gets a test case for each figure and each requirement, and the case `rtscope` for the run:
+/// pass, fail, or unknown if it is inconclusive. Submit the job with LAVA's own tools, for example `lavacli jobs
+/// submit`.
 ///
 /// The device type qemu boots in LAVA's QEMU, from a kernel with a ramdisk or from a disk. For any other device type,
 /// LAVA serves the files by TFTP, and the boot loader of --method fetches them: --kernel and --ramdisk or --nfsrootfs.
@@ -32,34 +33,34 @@ use crate::{
 pub(in crate::cli) struct Args {
     /// A shipped plan's name, or a file; - is standard input [default: quick]
     plan: Option<String>,
-    /// LAVA's name of the device type
+    /// Device type, as LAVA names it
     #[arg(long, value_name = "NAME")]
     device_type: String,
     /// Address of a static rtscope for the device
     #[arg(long, value_name = "URL")]
     program: String,
-    /// SHA-256 of that rtscope; the device checks it
+    /// SHA-256 of that rtscope; the device checks the download
     #[arg(long, value_name = "SUM")]
     program_sha256: Option<String>,
     /// Address of the kernel
     #[arg(short, long, value_name = "URL")]
     kernel: Option<String>,
-    /// Form of the kernel, where the boot loader needs to know it
+    /// Format of the kernel image, if the boot loader needs to know it
     #[arg(long, value_name = "FORM")]
     kernel_type: Option<KernelForm>,
     /// Address of the device tree
     #[arg(long, value_name = "URL")]
     dtb: Option<String>,
-    /// Address of the kernel's modules, packed by tar
+    /// Address of the kernel's modules, as a tar archive
     #[arg(long, value_name = "URL")]
     modules: Option<String>,
-    /// Address of a file system in memory (cpio)
+    /// Address of a ramdisk, as a cpio archive
     #[arg(long, value_name = "URL")]
     ramdisk: Option<String>,
-    /// Address of a root file system for NFS, packed by tar
+    /// Address of a root file system for NFS, as a tar archive
     #[arg(long, value_name = "URL", conflicts_with = "ramdisk")]
     nfsrootfs: Option<String>,
-    /// Address of a disk for QEMU
+    /// Address of a disk image for QEMU
     #[arg(long, value_name = "URL")]
     rootfs: Option<String>,
     /// Boot loader of the device
@@ -71,7 +72,7 @@ pub(in crate::cli) struct Args {
     /// Kernel command line for QEMU
     #[arg(long, value_name = "WORDS", default_value = "console=ttyS0,115200 root=/dev/vda rw")]
     kernel_args: String,
-    /// Prompt of the device's shell, a regular expression; repeatable [default: '# ' and '\$ ']
+    /// Prompt of the device's shell, as a regular expression; repeatable [default: '# ' and '\$ ']
     #[arg(long, value_name = "REGEX")]
     prompt: Vec<String>,
     /// Log in as this user, who has no password
@@ -80,7 +81,7 @@ pub(in crate::cli) struct Args {
     /// Take a device that has this tag; repeatable
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
-    /// Write to this file; - is standard output, as is the default
+    /// Write the job to this file; - is standard output, which is the default
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -17,10 +17,10 @@ use crate::{
     output::{print, print_folded},
 };
 
-/// Show the places, whether they answer, and who has them
+/// Show the places, whether they answer, and who holds them
 ///
-/// rtscope connects to each chosen place and changes nothing there. The exit code is 1 if a place doesn't answer, or if the
-/// rtscope for it is missing or is for another machine.
+/// rtscope connects to each chosen place and changes nothing there. The exit code is 1 if a place doesn't answer, or
+/// if the rtscope binary for a place is missing or is for another kind of machine.
 ///
 /// Examples:
 ///   rtscope fleet list

@@ -47,7 +47,7 @@ pub(super) enum Verb {
 /// The file of places, and which of them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Chosen {
-    /// File of places
+    /// File that lists the places
     #[arg(long, value_name = "FILE", default_value = "places.toml")]
     places: PathBuf,
     /// Choose places, for example tag=rt,arch=arm64 (all conditions must match), place=drill-* or rack!=3; repeatable: a

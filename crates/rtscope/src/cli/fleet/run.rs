@@ -33,14 +33,14 @@ use crate::{
     plans, record,
 };
 
-/// Run a plan at many places, and judge the records here
+/// Run a plan at many places, and judge the records on this machine
 ///
-/// rtscope copies itself and the plan to each chosen place, runs the plan there, and brings the record back. Nothing is
-/// installed, and nothing is left there. The run continues if the connection breaks or rtscope is killed here: rtscope
-/// connects again, or `rtscope fleet collect` brings the record later. Ctrl-C ends the runs. While a place is taken, no other
-/// fleet run gets it.
+/// rtscope copies itself and the plan to each chosen place, runs the plan there, and fetches the record. It installs
+/// nothing, and leaves nothing behind. The run continues if the connection breaks or rtscope is killed on this
+/// machine: rtscope connects again, or `rtscope fleet collect` fetches the record later. Ctrl-C ends the runs. While
+/// a place is taken, no other fleet run gets it.
 ///
-/// The exit code is, in this order: 2 if a place failed, 1 if a place has no complete record, 3 if a verdict is
+/// The exit code is 2 if a place failed, else 1 if a place has no complete record, else 3 if a verdict is
 /// inconclusive, else 0.
 ///
 /// Examples:
@@ -61,14 +61,14 @@ pub(in crate::cli) struct Args {
     /// Number of places that run at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     at_once: u16,
-    /// Number of tries at a place that is unreachable or taken
+    /// Number of attempts to use a place that is unreachable or taken
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=20))]
     tries: u8,
-    /// Time to wait for places that somebody else has. Tries count from then on [default: none]
+    /// Time to wait for places that somebody else has. --tries counts only the attempts after it [default: none]
     #[arg(long, value_name = "TIME")]
     wait: Option<Nanos>,
-    /// Time for which a place stays reserved if nobody releases it [default: as the file of places says, else twice the
-    /// plan's length plus 1 h]
+    /// Time for which a place stays reserved if nobody releases it [default: the lease in the file of places, else
+    /// twice the plan's length plus 1 h]
     #[arg(long, value_name = "TIME")]
     lease: Option<Nanos>,
     /// Print one JSON document

@@ -11,9 +11,9 @@ use crate::{
     output::{print, print_folded},
 };
 
-/// Show how far a fleet's run is
+/// Show the progress of a fleet run
 ///
-/// It reads the folder of `rtscope fleet run` and asks no place.
+/// rtscope reads the folder of `rtscope fleet run`, and connects to no place.
 ///
 /// Examples:
 ///   rtscope fleet status rtscope-runs/fleet-quick-20260101T000000
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(in crate::cli) struct Args {
-    /// Folder of the fleet's run
+    /// Folder of the fleet run
     folder: PathBuf,
     /// Print one JSON document
     #[arg(long)]

@@ -43,11 +43,12 @@ const BATCH: Duration = Duration::from_secs(300);
 
 /// Find the change that broke a latency
 ///
-/// Name a kernel that meets the requirement and one that doesn't. They may differ in words of the kernel command
-/// line, in options of the configuration, in a series of kernels, or in commits of a git tree. The search runs the
-/// plan in as few kernels as it can, with 4 or more seeds in each. It builds kernels if it has to, and keeps them.
-/// With --engine it judges several kernels at a time, and the same command continues an interrupted search. Without a
-/// plan it runs `lab-quick`. It takes the options of `rtscope run` that shape the plan.
+/// Name a kernel that meets the requirement and one that doesn't. They may differ in parameters of the kernel command
+/// line or in configuration options. They may also be the ends of a series of kernels, or two commits of a git tree.
+/// The search runs the plan in as few kernels as it can, with 4 or more seeds in each. If it has to build a kernel,
+/// it keeps the kernel. With --engine, it judges several kernels at a time, and the same command with the same --out
+/// continues an interrupted search. Without a plan, the search runs `lab-quick`. The options of `rtscope run` that
+/// change a plan also work here.
 ///
 /// Examples:
 ///   rtscope lab bisect --good debian-stock:preempt=full \
@@ -70,7 +71,7 @@ pub(in crate::cli) struct Args {
     /// Kernel that doesn't meet the requirement; with --tree a commit
     #[arg(long, value_name = "KERNEL")]
     bad: String,
-    /// Kernel between the two; repeatable, in the order from good to bad
+    /// Kernel between the good and the bad one; repeatable, in the order from good to bad
     #[arg(long, value_name = "KERNEL", conflicts_with = "tree")]
     through: Vec<String>,
     /// Git tree of the kernel's source; rtscope doesn't change it
@@ -79,8 +80,8 @@ pub(in crate::cli) struct Args {
     /// Configure and build the commits in this way: a kernel's name, or the file of a spec
     #[arg(long, value_name = "KERNEL", requires = "tree")]
     spec: Option<String>,
-    /// Build and run the kernels in batches that may be killed and go on: as processes of this machine (local), or as
-    /// job arrays of Slurm (slurm)
+    /// Build and run the kernels in batches, which can be killed and continued: as processes of this machine (local),
+    /// or as job arrays of Slurm (slurm)
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
     /// Number of kernels to judge at a time [default: 1; with --engine slurm one for each node]

@@ -29,16 +29,16 @@ use crate::{cli::ending, exit, failure::Refused};
 
 /// Run KernelCI's jobs in the lab, and post the results
 ///
-/// rtscope asks KernelCI's API for the jobs of its runtime (the protocol PULL_LABS) and boots the kernel of each job in a
-/// guest in virtual time. It posts the result to the job's node, and with --kcidb each figure to KCIDB. Commands of a job
-/// never run on this machine. A killed rtscope continues when you start it again: no job is lost, and none is posted
-/// twice.
+/// rtscope asks KernelCI's API for the jobs of its runtime (the protocol PULL_LABS) and boots the kernel of each job
+/// in a guest in virtual time. It posts the result to the job's node, and with --kcidb each figure to KCIDB. Commands
+/// of a job never run on this machine. If rtscope is killed, it continues when you start it again: no job is lost,
+/// and none is posted twice.
 ///
 /// The type of a job's test says what runs: boot, cyclictest, or rtscope with a plan. rtscope posts any other test as
-/// skipped, with the reason; --test assigns a plan to its type. The token of the API is in the environment variable
-/// KERNELCI_API_TOKEN, that of KCIDB in KCIDB_JWT, or each is in a file.
+/// skipped, with the reason, unless --test assigns a plan to its type. It reads the API's token from the environment
+/// variable KERNELCI_API_TOKEN and KCIDB's token from KCIDB_JWT, or each from a file.
 ///
-/// The exit code of --once is 0 if each job that was there is posted, else 1.
+/// With --once, the exit code is 0 if rtscope has posted each waiting job, else 1.
 ///
 /// Examples:
 ///   rtscope fleet pull-lab --api https://api.example/v1 --runtime my-lab --once
@@ -59,7 +59,7 @@ pub(in crate::cli) struct Args {
     /// Folder of the journal and the records [default: rtscope-runs/pull-lab-NAME]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Run the jobs that are there, and end
+    /// Run the waiting jobs, then exit
     #[arg(long)]
     once: bool,
     /// Time between two requests for events
@@ -74,22 +74,22 @@ pub(in crate::cli) struct Args {
     /// File with the token of KCIDB [default: the environment variable KCIDB_JWT]
     #[arg(long, value_name = "FILE", requires = "kcidb")]
     kcidb_token: Option<PathBuf>,
-    /// Name that KernelCI gave to your lab, for KCIDB
+    /// Origin in KCIDB: the name that KernelCI gave to your lab
     #[arg(long, value_name = "NAME")]
     origin: Option<SubmissionOrigin>,
     /// Name of the CI system that submits the builds to KCIDB
     #[arg(long, value_name = "NAME", default_value = "maestro")]
     build_origin: SubmissionOrigin,
-    /// Address at which others see the folder of the records, for links in KCIDB
+    /// Address at which others can read the folder of the records, for links in KCIDB
     #[arg(long, value_name = "URL", requires = "kcidb")]
     base_url: Option<String>,
     /// Run a plan for tests of this type or id: a shipped plan's name, or a file; repeatable
     #[arg(long, value_name = "TYPE=PLAN", value_parser = asked::parse_assignment)]
     test: Vec<(String, String)>,
-    /// Requirement for each phase of a test that requires nothing itself, for example 'max < 200us'; repeatable
+    /// Requirement for each phase of a test without a requirement of its own, for example 'max < 200us'; repeatable
     #[arg(short, long, value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
-    /// End a guest after this time on this machine's clock, even if its job allows more
+    /// Kill a guest after this time on this machine's clock, even if its job allows more
     #[arg(long, value_name = "TIME", default_value = "1h")]
     at_most: Nanos,
     /// Run this static rtscope in guests of its architecture; repeatable
