@@ -261,3 +261,5 @@ fn stale(folder: &Path, recipes: &BTreeMap<String, String>) -> Result<Vec<PathBu
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod workflows;
