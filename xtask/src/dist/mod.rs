@@ -125,7 +125,10 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     bill(&metadata, &fs::read(&host)?, &common)?;
     source(&common)?;
     let names = options.targets.iter().map(|target| target.name).collect();
-    seal(&common, &Build::new(&options.profile, names)?)?;
+    let toolchains = options.targets.iter().map(|one| toolchain::find(one, &options.profile));
+    // One that isn't found built nothing.
+    let others = toolchains.flatten().filter(|one| !one.words.is_empty()).map(|one| one.name);
+    seal(&common, &Build::new(&options.profile, names, others.collect())?)?;
     println!("{}", out.display());
     Ok(sound)
 }

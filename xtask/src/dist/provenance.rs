@@ -3,7 +3,7 @@
 //! It is not signed: it says what whoever built it says. The release workflow has the same files attested by its host,
 //! which signs who built what from which commit.
 
-use std::process::Command;
+use std::{collections::BTreeSet, iter, process::Command};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -25,7 +25,12 @@ pub(super) struct Build {
 }
 
 impl Build {
-    pub(super) fn new(profile: &str, targets: Vec<&'static str>) -> Result<Build> {
+    /// `others` are compilers beside the one of this machine.
+    pub(super) fn new(
+        profile: &str,
+        targets: Vec<&'static str>,
+        others: BTreeSet<String>,
+    ) -> Result<Build> {
         let git = |words: &[&str]| {
             shell::output(Command::new("git").args(words).current_dir(crate::root()), LIMIT).ok()
         };
@@ -38,7 +43,7 @@ impl Build {
             is_changed: changed.is_none_or(|said| !said.trim().is_empty()),
             profile: profile.to_owned(),
             targets,
-            compilers: vec![said.trim().to_owned()],
+            compilers: iter::once(said.trim().to_owned()).chain(others).collect(),
         })
     }
 }
@@ -111,8 +116,10 @@ mod tests {
 
     #[test]
     fn a_build_knows_its_compiler() {
-        let build = Build::new("dev", vec!["x86-64"]).expect("a build");
+        let build = Build::new("dev", vec!["x86-64"], BTreeSet::from(["another".to_owned()]));
+        let build = build.expect("a build");
         assert!(build.compilers[0].starts_with("rustc 1."), "{build:?}");
+        assert_eq!(build.compilers[1..], ["another"]);
         assert!(build.commit.is_none_or(|commit| commit.len() == 40));
     }
 }

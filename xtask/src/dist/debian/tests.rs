@@ -44,7 +44,7 @@ impl Parts {
     /// The program as the tests build it, without what debuggers read, its manual and its completions.
     fn real() -> Parts {
         let metadata = crate::metadata().expect("metadata");
-        let built = shell::built(&["--package", "rtscope"]).expect("built");
+        let built = program();
         let version = super::super::version_of(&built).expect("a version");
         let parts = Parts::empty(&version);
         let mut strip = Command::new("strip");
@@ -70,6 +70,16 @@ impl Parts {
         };
         let (room, out) = (self.folder.path(), self.at("out"));
         package(target, &self.program, &contents, room, &out).expect("packed")
+    }
+}
+
+/// The program that `cargo test` put beside the tests; built when there is none.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("this program");
+    let beside = test.ancestors().nth(2).map(|folder| folder.join("rtscope"));
+    match beside.filter(|path| path.is_file()) {
+        Some(path) => path,
+        None => shell::built(&["--package", "rtscope"]).expect("built"),
     }
 }
 
