@@ -256,3 +256,30 @@ fn systemd_reads_the_units() {
         assert!(service.exists(), "{}", service.display());
     }
 }
+
+/// Without the right to start real-time threads, doctor would find on each machine that the right is missing.
+#[test]
+fn the_unit_of_doctor_finds_what_root_finds() {
+    if !rtscope_testing::skip::root_or_skip("the_unit_of_doctor_finds_what_root_finds") {
+        return;
+    }
+    let unit = crate::root().join("packaging/systemd/rtscope-doctor.service");
+    let unit = fs::read_to_string(unit).expect("a unit");
+    let set = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let names = set.expect("it has few capabilities").split_whitespace();
+    let bounds: String = names.map(|name| name.to_lowercase().replace("cap_", ",+")).collect();
+    let said = |words: &[&str]| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg(program()).arg("doctor");
+        let folder = tempfile::tempdir().expect("a folder");
+        let said = shell::logged(&mut command, &folder.path().join("log"), LIMIT).expect("it runs");
+        let findings = said.log.lines().filter(|line| line.starts_with("high "));
+        findings.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let set = format!("--bounding-set=-all{bounds}");
+    let confined = ["setpriv", "--no-new-privs", "--inh-caps=-all", &set];
+    let right = |findings: &[String]| findings.iter().any(|one| one.contains("no-rt-permission"));
+    assert_eq!(right(&said(&confined)), right(&said(&["env"])));
+    let without = ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"];
+    assert!(right(&said(&without)), "the test can fail");
+}
