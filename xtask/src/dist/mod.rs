@@ -124,6 +124,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     }
     bill(&metadata, &fs::read(&host)?, &common)?;
     source(&common)?;
+    pack_documents(&common.out, &common.version, &common.epoch)?;
     let names = options.targets.iter().map(|target| target.name).collect();
     let toolchains = options.targets.iter().map(|one| toolchain::find(one, &options.profile));
     // One that isn't found built nothing.
@@ -162,6 +163,18 @@ fn source(common: &Common) -> Result<()> {
         return Ok(());
     }
     shell::output(Command::new("gzip").args(["-9", "-n", "-f"]).arg(tar), LIMIT).map(drop)
+}
+
+/// Packs the manual, the completions and the licences, for whoever takes the program without a package.
+fn pack_documents(out: &Path, version: &str, epoch: &str) -> Result<()> {
+    let file = format!("rtscope-{version}-documents.tar");
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--file", &file, "--sort=name", "--format=ustar", "--numeric-owner"]);
+    tar.args(["--owner=0", "--group=0", "--mode=u=rwX,go=rX"]).arg(format!("--mtime=@{epoch}"));
+    tar.args(["man", "completions", "third-party-licences"]).current_dir(out);
+    shell::output(&mut tar, LIMIT)?;
+    let mut gzip = Command::new("gzip");
+    shell::output(gzip.args(["-9", "-n", "-f", &file]).current_dir(out), LIMIT).map(drop)
 }
 
 /// Writes where the files come from, and then the checksums of all.
@@ -325,6 +338,25 @@ mod tests {
             "{said}"
         );
         assert!(Options::read(&["--target"]).is_err() && Options::read(&["all"]).is_err());
+    }
+
+    #[test]
+    fn documents_are_packed_to_the_same_bytes() {
+        let pack = |names: [&str; 2]| {
+            let folder = tempfile::tempdir().expect("a folder");
+            for name in ["man", "completions"] {
+                fs::create_dir(folder.path().join(name)).expect("a folder");
+            }
+            for name in names {
+                fs::write(folder.path().join(name), "text").expect("written");
+            }
+            fs::write(folder.path().join("third-party-licences"), "MIT").expect("written");
+            pack_documents(folder.path(), "1.2.3", "1700000000").expect("packed");
+            fs::read(folder.path().join("rtscope-1.2.3-documents.tar.gz")).expect("packed")
+        };
+        let first = pack(["man/a.1", "completions/bash"]);
+        assert!(first == pack(["completions/bash", "man/a.1"]));
+        assert!(first != pack(["man/b.1", "completions/bash"]));
     }
 
     #[test]
