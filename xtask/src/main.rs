@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `lab-repeat`,
-//! `documents`, `notices` and `dist`.
+//! `documents`, `notices`, `packaging` and `dist`.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod icount;
 mod lab_repeat;
 mod notices;
 mod packages;
+mod packaging;
 mod shell;
 mod test;
 mod tidy;
@@ -79,6 +80,11 @@ const CHORES: &[Chore] = &[
         name: "notices",
         about: "print the licences that whoever passes the binary on has to pass on with it",
         run: |words| no_words(words).and_then(|()| notices::run()),
+    },
+    Chore {
+        name: "packaging",
+        about: "write the recipes of other build systems in packaging/ [--check] [--archive FILE]",
+        run: packaging::run,
     },
     Chore {
         name: "dist",

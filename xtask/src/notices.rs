@@ -72,7 +72,7 @@ fn by_first_name(texts: BTreeMap<String, BTreeSet<String>>) -> Vec<(String, Stri
 }
 
 /// The packages of others that end up in the binary: whatever `rtscope` needs when it runs.
-fn linked(metadata: &Metadata) -> Result<Vec<&Package>> {
+pub(crate) fn linked(metadata: &Metadata) -> Result<Vec<&Package>> {
     let nodes = &metadata.resolve.as_ref().context("the metadata has no graph")?.nodes;
     let is_rtscope = |package: &&Package| package.name.as_str() == "rtscope";
     let program = metadata.packages.iter().find(is_rtscope).context("there is no rtscope")?;

@@ -77,6 +77,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     },
     Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: KERNEL },
     Package { name: "libelf-dev", sign: "/usr/include/libelf.h", reason: KERNEL },
+    Package { name: "lintian", sign: "lintian", reason: "checks the Debian package" },
     Package { name: "lz4", sign: "lz4", reason: KERNEL },
     Package { name: "make", sign: "make", reason: KERNEL },
     Package { name: "mtools", sign: "mformat", reason: REBOOT },

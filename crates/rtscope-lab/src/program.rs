@@ -48,10 +48,7 @@ impl GuestProgram {
         let machine = elf.u16_at(18).unwrap_or_default();
         let segments = elf.segments().ok_or_else(|| refused("this program is cut short"))?;
         if segments.iter().any(|segment| segment.kind == INTERPRETER) {
-            return Err(refused(
-                "this program is not static, and a guest has no libraries: take one that \
-                 `cargo build` makes in rtscope's own folder, or a released one",
-            ));
+            return Err(refused(&not_static(is_named)));
         }
         let loaded = segments.iter().filter(|segment| segment.kind == LOAD);
         let end = loaded.map(|segment| segment.end).max().unwrap_or_default();
@@ -102,6 +99,16 @@ impl GuestProgram {
              --program"
         )))
     }
+}
+
+/// A guest has no libraries. `cargo install` makes a dynamic program, unless it is told otherwise.
+fn not_static(is_named: bool) -> String {
+    let way = if is_named { "name a released one" } else { "name a released one with --program" };
+    let arch = std::env::consts::ARCH;
+    format!(
+        "this program is not static, and a guest has no libraries: {way}, or make one with \
+         RUSTFLAGS='-C target-feature=+crt-static' cargo install rtscope --target {arch}-unknown-linux-gnu"
+    )
 }
 
 /// A file in ELF's form, with the least significant byte first.
@@ -219,7 +226,13 @@ mod tests {
         let said = |bytes: &[u8]| read(bytes, true).expect_err("refused").to_string();
         assert!(said(b"garbage").contains("not a program for Linux"));
         assert!(said(b"#!/bin/sh\n").contains("not a program for Linux"));
-        assert!(said(&program(62, INTERPRETER)).contains("not static"));
+        let dynamic = said(&program(62, INTERPRETER));
+        assert!(dynamic.contains("not static") && dynamic.contains("+crt-static' cargo install"));
+        let own = read(&program(62, INTERPRETER), false).expect_err("refused").to_string();
+        assert!(
+            own.starts_with('/') && own.contains("name a released one with --program"),
+            "{own}"
+        );
         assert!(said(&program(62, 6)[..0x1ff]).contains("cut short"));
         assert!(said(&program(62, 6)[..0x60]).contains("cut short"));
     }

@@ -1,10 +1,13 @@
 //! `cargo xtask dist`: what is released, for every kind of machine.
 //!
-//! For each target a static, stripped program and a Debian package; for all together the pages of the
-//! manual, the completions (both from the real command line) and checksums. Each program is then run:
+//! For each target a static, stripped program and a Debian package; for all together the source, the pages
+//! of the manual, the completions (both from the real command line), the bill of materials, where all of it
+//! comes from, and checksums. Each program is then run:
 //! on this machine, under user emulation, and where the lab has a machine, in a guest.
 
 mod debian;
+mod provenance;
+mod sbom;
 mod target;
 mod toolchain;
 mod trial;
@@ -21,9 +24,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::{
     notices,
     packages::{self, Package},
+    packaging::Description,
     shell,
 };
 use debian::Contents;
+use provenance::Build;
+use sbom::Surroundings;
 use target::{TARGETS, Target};
 
 /// How long cargo may build for one target, on a machine that does other things too.
@@ -96,7 +102,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let options = Options::read(words)?;
     // Before anything is built: a build takes minutes, and what is missing has to be known now.
     println!("{}", packages::set_up(&options.needed()));
-    let metadata = crate::metadata()?;
+    let metadata = metadata_of_all()?;
     let out = metadata.target_directory.as_std_path().join("dist");
     let room = crate::scratch()?.join("dist");
     for folder in [&out, &room] {
@@ -116,9 +122,77 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         };
         println!("{:7.1} s  {mark}  {:<8} {text}", began.elapsed().as_secs_f64(), target.name);
     }
-    checksums(&out)?;
+    bill(&metadata, &fs::read(&host)?, &common)?;
+    source(&common)?;
+    pack_documents(&common.out, &common.version, &common.epoch)?;
+    let names = options.targets.iter().map(|target| target.name).collect();
+    let toolchains = options.targets.iter().map(|one| toolchain::find(one, &options.profile));
+    // One that isn't found built nothing.
+    let others = toolchains.flatten().filter(|one| !one.words.is_empty()).map(|one| one.name);
+    seal(&common, &Build::new(&options.profile, names, others.collect())?)?;
     println!("{}", out.display());
     Ok(sound)
+}
+
+/// Cargo's metadata of what is built for any of the targets.
+fn metadata_of_all() -> Result<cargo_metadata::Metadata> {
+    let mut command = cargo_metadata::MetadataCommand::new();
+    command.manifest_path(crate::root().join("Cargo.toml"));
+    let words = TARGETS.iter().flat_map(|target| ["--filter-platform", target.triple]);
+    command.other_options(words.map(str::to_owned).collect::<Vec<_>>());
+    Ok(command.exec()?)
+}
+
+/// Writes the bill of materials.
+fn bill(metadata: &cargo_metadata::Metadata, program: &[u8], common: &Common) -> Result<()> {
+    let around = Surroundings::of(program, &common.epoch)?;
+    let document = sbom::document(metadata, &common.version, &around)?;
+    let text = serde_json::to_string_pretty(&document)? + "\n";
+    Ok(fs::write(common.out.join("rtscope.cdx.json"), text)?)
+}
+
+/// Packs the source of the commit; without git there is none.
+fn source(common: &Common) -> Result<()> {
+    let name = format!("rtscope-{}", common.version);
+    let tar = common.out.join(format!("{name}.tar"));
+    let mut git = Command::new("git");
+    git.args(["archive", "--format=tar", "HEAD"]).arg(format!("--prefix={name}/"));
+    git.arg("--output").arg(&tar).current_dir(crate::root());
+    if shell::output(&mut git, LIMIT).is_err() {
+        println!("no git: without the source");
+        return Ok(());
+    }
+    shell::output(Command::new("gzip").args(["-9", "-n", "-f"]).arg(tar), LIMIT).map(drop)
+}
+
+/// Packs the manual, the completions and the licences, for whoever takes the program without a package.
+fn pack_documents(out: &Path, version: &str, epoch: &str) -> Result<()> {
+    let file = format!("rtscope-{version}-documents.tar");
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--file", &file, "--sort=name", "--format=ustar", "--numeric-owner"]);
+    tar.args(["--owner=0", "--group=0", "--mode=u=rwX,go=rX"]).arg(format!("--mtime=@{epoch}"));
+    tar.args(["man", "completions", "third-party-licences"]).current_dir(out);
+    shell::output(&mut tar, LIMIT)?;
+    let mut gzip = Command::new("gzip");
+    shell::output(gzip.args(["-9", "-n", "-f", &file]).current_dir(out), LIMIT).map(drop)
+}
+
+/// Writes where the files come from, and then the checksums of all.
+fn seal(common: &Common, build: &Build) -> Result<()> {
+    let file = common.out.join("rtscope.intoto.json");
+    // It is no subject of its own.
+    let _ = fs::remove_file(&file);
+    checksums(&common.out)?;
+    let sums = fs::read_to_string(common.out.join("SHA256SUMS"))?;
+    let statement = provenance::statement(&sums, build, &Description::read()?)?;
+    fs::write(file, serde_json::to_string_pretty(&statement)? + "\n")?;
+    checksums(&common.out)
+}
+
+/// The SHA-256 of a file.
+fn sum_of(file: &Path) -> Result<String> {
+    let said = shell::output(Command::new("sha256sum").arg(file), LIMIT)?;
+    Ok(said.split(' ').next().unwrap_or_default().to_owned())
 }
 
 /// What the packages of all targets have in common.
@@ -139,25 +213,36 @@ impl Common {
         out: &Path,
         room: &Path,
     ) -> Result<Common> {
-        let version = shell::output(Command::new(host).arg("--version"), LIMIT)?;
-        let version = version.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        let version = version_of(host)?;
         let (man, completions) = (out.join("man"), out.join("completions"));
         for folder in [&man, &completions] {
             // A page of a verb that is gone must not stay.
             let _ = fs::remove_dir_all(folder);
             fs::create_dir_all(folder)?;
         }
-        shell::output(Command::new(host).arg("man").arg(&man), LIMIT)?;
-        for shell in ["bash", "zsh", "fish"] {
-            let script = shell::output(Command::new(host).args(["completions", shell]), LIMIT)?;
-            fs::write(completions.join(shell), script)?;
-        }
+        documents_of(host, &man, &completions)?;
         let licences = out.join("third-party-licences");
         fs::write(&licences, notices::document(metadata)?)?;
         let epoch = epoch()?;
         let (out, room) = (out.to_owned(), room.to_owned());
         Ok(Common { version, epoch, man, completions, licences, out, room })
     }
+}
+
+/// The version that a program says it has.
+fn version_of(program: &Path) -> Result<String> {
+    let version = shell::output(Command::new(program).arg("--version"), LIMIT)?;
+    Ok(version.trim().rsplit(' ').next().unwrap_or_default().to_owned())
+}
+
+/// Writes the pages of the manual and the completions, which come from the program's own command line.
+fn documents_of(program: &Path, man: &Path, completions: &Path) -> Result<()> {
+    shell::output(Command::new(program).arg("man").arg(man), LIMIT)?;
+    for shell in ["bash", "zsh", "fish"] {
+        let script = shell::output(Command::new(program).args(["completions", shell]), LIMIT)?;
+        fs::write(completions.join(shell), script)?;
+    }
+    Ok(())
 }
 
 /// When the commit was made, in seconds since 1970; 0 without git, so that nothing depends on today.
@@ -184,6 +269,7 @@ fn release(target: &Target, options: &Options, host: &Path, common: &Common) -> 
         man: &common.man,
         completions: &common.completions,
         licences: &common.licences,
+        level: 6,
         epoch: &common.epoch,
     };
     let package = debian::package(target, &kept, &contents, &common.room, &common.out)?;
@@ -252,6 +338,25 @@ mod tests {
             "{said}"
         );
         assert!(Options::read(&["--target"]).is_err() && Options::read(&["all"]).is_err());
+    }
+
+    #[test]
+    fn documents_are_packed_to_the_same_bytes() {
+        let pack = |names: [&str; 2]| {
+            let folder = tempfile::tempdir().expect("a folder");
+            for name in ["man", "completions"] {
+                fs::create_dir(folder.path().join(name)).expect("a folder");
+            }
+            for name in names {
+                fs::write(folder.path().join(name), "text").expect("written");
+            }
+            fs::write(folder.path().join("third-party-licences"), "MIT").expect("written");
+            pack_documents(folder.path(), "1.2.3", "1700000000").expect("packed");
+            fs::read(folder.path().join("rtscope-1.2.3-documents.tar.gz")).expect("packed")
+        };
+        let first = pack(["man/a.1", "completions/bash"]);
+        assert!(first == pack(["completions/bash", "man/a.1"]));
+        assert!(first != pack(["man/b.1", "completions/bash"]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Packages of Python that read what rtscope exports, or hand out places: those of the other projects themselves. They are
+//! Packages of Python that read what rtscope exports or releases, or hand out places: those of the other projects themselves. They are
 //! fetched from their own registry for the tests and never become part of the project.
 
 use std::{path::Path, process::Command, time::Duration};
@@ -16,9 +16,9 @@ pub(super) struct PythonPackage {
     module: &'static str,
 }
 
-/// Perfetto's own classes of its traces, KernelCI's own check of its documents, labgrid's coordinator and exporter, and
-/// the schema of Kubernetes.
-pub(super) const ALL: [PythonPackage; 4] = [
+/// Perfetto's own classes of its traces, KernelCI's own check of its documents, labgrid's coordinator and exporter, the
+/// schema of Kubernetes, and that of a bill of materials.
+pub(super) const ALL: [PythonPackage; 5] = [
     PythonPackage { name: "perfetto", requirement: "perfetto==0.59.1", module: "perfetto" },
     PythonPackage { name: "kcidb", requirement: "kcidb-io==141", module: "kcidb_io" },
     PythonPackage { name: "labgrid", requirement: "labgrid==26.0.1", module: "labgrid" },
@@ -26,6 +26,11 @@ pub(super) const ALL: [PythonPackage; 4] = [
         name: "kubernetes",
         requirement: "kubernetes-validate==1.37.0",
         module: "kubernetes_validate",
+    },
+    PythonPackage {
+        name: "cyclonedx",
+        requirement: "cyclonedx-python-lib[json-validation]==11.12.0",
+        module: "cyclonedx",
     },
 ];
 

@@ -276,18 +276,22 @@ impl Session {
             let before = thread::usage();
             let began_ns = clock.now_ns();
             let (figures, ring) = (&*figures, ring.as_mut());
-            let tally = match wake {
-                _ if let Some((wire, ledger, timeout_ns)) = &mut near => {
+            let tally = match (&mut near, wake) {
+                (Some((wire, ledger, timeout_ns)), _) => {
                     let (clock, beat, shared, live) = (&clock, &beat, &*shared, figures);
                     let timeout_ns = *timeout_ns;
                     let frames = FrameLoop { clock, beat, timeout_ns, shared, live };
                     frames.run(wire, ledger, &mut exchange, ring)
                 }
-                Wake::ClockNanosleep => run(&clock, &beat, &shared, figures, &mut exchange, ring),
-                Wake::Nanosleep => {
+                (None, Wake::ClockNanosleep) => {
+                    run(&clock, &beat, &shared, figures, &mut exchange, ring)
+                }
+                (None, Wake::Nanosleep) => {
                     run(&NanosleepClock(clock), &beat, &shared, figures, &mut exchange, ring)
                 }
-                Wake::Timer => run(timer.as_ref()?, &beat, &shared, figures, &mut exchange, ring),
+                (None, Wake::Timer) => {
+                    run(timer.as_ref()?, &beat, &shared, figures, &mut exchange, ring)
+                }
             };
             let used = thread::usage() - before;
             let wall_ns = clock.now_ns().saturating_sub(began_ns);

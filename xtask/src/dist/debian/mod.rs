@@ -1,4 +1,6 @@
-//! A Debian package, made of a built program, its manual, its completions and its licences.
+//! A Debian package, made of a built program, its manual, its completions, its units and its licences.
+//!
+//! It has no maintainer scripts: installing it changes no setting, enables no unit and gives no user a right.
 
 use std::{
     fs,
@@ -11,13 +13,13 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::target::Target;
-use crate::shell;
+use crate::{packaging::Description, shell};
 
 /// How long packing may take: xz is slow on a busy machine.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Whom a package names: there is no address yet that would be answered.
-const MAINTAINER: &str = "The rtscope authors <rtscope@example.invalid>";
+/// Where units lie in a package. Debian moves what packages have in `/lib` to `/usr/lib`; both are one folder.
+const UNITS: &str = "usr/lib/systemd/system";
 
 /// What goes into a package, beside the program.
 pub(super) struct Contents<'a> {
@@ -29,6 +31,8 @@ pub(super) struct Contents<'a> {
     pub(super) completions: &'a Path,
     /// The licences of everything that is linked into the program.
     pub(super) licences: &'a Path,
+    /// How small xz makes it, 0 to 9.
+    pub(super) level: u8,
     /// Seconds since 1970 that files are dated with: of the commit, so that the same commit gives the
     /// same package.
     pub(super) epoch: &'a str,
@@ -64,10 +68,14 @@ pub(super) fn package(
         file(&contents.completions.join(shell), &format!("usr/share/{to}"), 0o644)?;
     }
     let root = crate::root();
+    for unit in list(&root.join("packaging/systemd"))? {
+        file(&unit, &format!("{UNITS}/{}", name(&unit)), 0o644)?;
+    }
     let doc = "usr/share/doc/rtscope";
     file(&root.join("CHANGELOG.md"), &format!("{doc}/CHANGELOG.md"), 0o644)?;
     file(contents.licences, &format!("{doc}/third-party-licences"), 0o644)?;
-    fs::write(tree.join(doc).join("changelog"), changelog(contents)?)?;
+    let description = Description::read()?;
+    fs::write(tree.join(doc).join("changelog"), changelog(contents, &description)?)?;
     fs::write(tree.join(doc).join("copyright"), copyright(root)?)?;
     let overrides = tree.join("usr/share/lintian/overrides");
     fs::create_dir_all(&overrides)?;
@@ -78,31 +86,36 @@ pub(super) fn package(
     let control = tree.join("DEBIAN");
     fs::create_dir_all(&control)?;
     fs::write(control.join("md5sums"), sum)?;
-    fs::write(control.join("control"), control_text(target, contents.version, kib(&tree)?))?;
+    let text = control_text(target, contents.version, kib(&tree)?, &description);
+    fs::write(control.join("control"), text)?;
     open_folders(&tree)?;
     let path = out.join(format!("rtscope_{}_{}.deb", contents.version, target.debian));
     let mut pack = Command::new("dpkg-deb");
     pack.env("SOURCE_DATE_EPOCH", contents.epoch);
-    pack.args(["--root-owner-group", "-Zxz", "--build"]).arg(&tree).arg(&path);
+    pack.args(["--root-owner-group", "-Zxz"]).arg(format!("-z{}", contents.level));
+    pack.arg("--build").arg(&tree).arg(&path);
     shell::output(&mut pack, LIMIT)?;
     fs::remove_dir_all(&tree)?;
     Ok(path)
 }
 
 /// Debian Policy 5.3: what a binary package says of itself.
-fn control_text(target: &Target, version: &str, kib: u64) -> String {
+fn control_text(target: &Target, version: &str, kib: u64, description: &Description) -> String {
+    let paragraphs = description
+        .folded(78)
+        .into_iter()
+        .map(|lines| lines.into_iter().map(|line| format!(" {line}\n")).collect::<String>());
+    let paragraphs: Vec<String> = paragraphs.collect();
     format!(
         "Package: rtscope\nVersion: {version}\nArchitecture: {}\n\
-         Maintainer: {MAINTAINER}\nInstalled-Size: {kib}\n\
+         Maintainer: {}\nInstalled-Size: {kib}\n\
          Suggests: qemu-system-x86 | qemu-system-arm\nSection: utils\nPriority: optional\n\
-         Description: measure whether Linux wakes a real-time thread in time\n \
-         rtscope measures, at rest and under load, how late a real-time thread wakes,\n \
-         accounts for everything that was lost on the way, judges the result against\n \
-         requirements, and writes a page that says it. It also makes real-time kernels\n \
-         and compares kernels in an emulator.\n \
-         .\n \
-         The program is static: it needs no library.\n",
-        target.debian
+         Homepage: {}\nDescription: {}\n{}",
+        target.debian,
+        description.maintainer,
+        description.homepage,
+        description.summary,
+        paragraphs.join(" .\n")
     )
 }
 
@@ -115,14 +128,15 @@ rtscope: shared-library-lacks-prerequisites
 ";
 
 /// Debian Policy 4.4: the versions, in a form of its own. What changed is told by ours, which lies beside it.
-fn changelog(contents: &Contents<'_>) -> Result<String> {
+fn changelog(contents: &Contents<'_>, description: &Description) -> Result<String> {
     let mut date = Command::new("date");
     date.env("LC_ALL", "C").args(["--utc", "--rfc-email", "--date"]);
     let date = shell::output(date.arg(format!("@{}", contents.epoch)), LIMIT)?;
     Ok(format!(
         "rtscope ({}) unstable; urgency=medium\n\n  * What changed is in CHANGELOG.md.gz beside this file.\n\n \
-         -- {MAINTAINER}  {}\n",
+         -- {}  {}\n",
         contents.version,
+        description.maintainer,
         date.trim()
     ))
 }
@@ -198,71 +212,4 @@ fn name(path: &Path) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn skip(reason: &str) {
-        println!("skipped: {reason}");
-    }
-
-    #[test]
-    fn a_package_holds_what_was_packed_and_the_same_bytes_each_time() {
-        if shell::find("dpkg-deb").is_none() {
-            return skip("no dpkg-deb");
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        for name in ["man", "completions", "out"] {
-            fs::create_dir(at(name)).expect("a folder");
-        }
-        for (name, text) in [
-            ("program", "#!/bin/sh\necho I run\n"),
-            ("man/rtscope.1", ".TH rtscope 1\n"),
-            ("completions/bash", "complete"),
-            ("completions/zsh", "#compdef"),
-            ("completions/fish", "complete"),
-            ("licences", "MIT"),
-        ] {
-            fs::write(at(name), text).expect("written");
-        }
-        let (man, completions, licences) = (at("man"), at("completions"), at("licences"));
-        let contents = Contents {
-            version: "1.2.3",
-            man: &man,
-            completions: &completions,
-            licences: &licences,
-            epoch: "1700000000",
-        };
-        let target = Target::find("arm64").expect("known");
-        let make = || {
-            package(&target, &at("program"), &contents, folder.path(), &at("out")).expect("packed")
-        };
-        let path = make();
-        assert_eq!(name(&path), "rtscope_1.2.3_arm64.deb");
-        let first = fs::read(&path).expect("a package");
-        let dpkg_deb = |words: &[&str]| {
-            shell::output(Command::new("dpkg-deb").args(words).arg(&path), LIMIT).expect("runs")
-        };
-        let fields =
-            dpkg_deb(&["--show", "--showformat=${Package} ${Architecture} ${Installed-Size}"]);
-        let words: Vec<&str> = fields.split(' ').collect();
-        assert_eq!(words[..2], ["rtscope", "arm64"]);
-        let listed = dpkg_deb(&["--contents"]);
-        for line in [
-            "-rwxr-xr-x root/root",
-            "./usr/bin/rtscope",
-            "./usr/share/man/man1/rtscope.1.gz",
-            "./usr/share/bash-completion/completions/rtscope",
-            "./usr/share/doc/rtscope/copyright",
-            "./usr/share/doc/rtscope/changelog.gz",
-            "./usr/share/doc/rtscope/CHANGELOG.md.gz",
-            "./usr/share/lintian/overrides/rtscope",
-            "./usr/share/doc/rtscope/third-party-licences.gz",
-        ] {
-            assert!(listed.contains(line), "{line}: {listed}");
-        }
-        fs::remove_file(&path).expect("removed");
-        make();
-        assert_eq!(fs::read(&path).expect("a package"), first, "the same commit, the same bytes");
-    }
-}
+mod tests;

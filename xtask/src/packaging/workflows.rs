@@ -1,0 +1,60 @@
+//! Tests of our own workflows: what they may do, and whose code they run.
+
+use std::{fs, process::Command};
+
+use rtscope_testing::skip::skip_this;
+
+use super::LIMIT;
+use crate::shell;
+
+fn workflows() -> Vec<(String, String)> {
+    let folder = crate::root().join(".github/workflows");
+    let entries = fs::read_dir(folder).expect("workflows");
+    let read = entries.map(|entry| {
+        let path = entry.expect("an entry").path();
+        let text = fs::read_to_string(&path).expect("a workflow");
+        (path.display().to_string(), text)
+    });
+    let read: Vec<(String, String)> = read.collect();
+    assert!(read.len() >= 2);
+    read
+}
+
+/// A tag may move to other code, a commit can't.
+#[test]
+fn actions_are_pinned_by_their_commit() {
+    for (path, text) in workflows() {
+        for line in text.lines().filter(|line| line.contains("uses:")) {
+            let (_, pinned) = line.split_once('@').unwrap_or_else(|| panic!("{path}: {line}"));
+            let (commit, version) =
+                pinned.split_once(" # v").unwrap_or_else(|| panic!("{path}: {line}"));
+            let is_commit = commit.len() == 40 && commit.bytes().all(|one| one.is_ascii_hexdigit());
+            assert!(is_commit && version.starts_with(|one: char| one.is_ascii_digit()), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_workflow_only_reads_unless_a_job_says_otherwise() {
+    for (path, text) in workflows() {
+        assert!(text.contains("\npermissions:\n  contents: read\n"), "{path}");
+        // Whatever a pull request brings runs with nothing to take away.
+        assert!(!text.contains("pull_request_target") && !text.contains("secrets."), "{path}");
+        if text.contains("pull_request:") {
+            assert!(!text.contains(": write"), "{path}");
+        }
+        let checkouts = text.matches("actions/checkout@").count();
+        assert_eq!(text.matches("persist-credentials: false").count(), checkouts, "{path}");
+    }
+}
+
+#[test]
+fn actionlint_finds_nothing() {
+    let Some(actionlint) = shell::find("actionlint") else {
+        return skip_this("without actionlint");
+    };
+    let mut lint = Command::new(actionlint);
+    lint.arg("-no-color").args(workflows().into_iter().map(|(path, _)| path));
+    shell::output(lint.arg(crate::root().join("packaging/ci/github.yml")), LIMIT)
+        .expect("no finding");
+}
