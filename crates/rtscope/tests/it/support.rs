@@ -46,7 +46,7 @@ pub(crate) fn output_of(command: &mut Command) -> Output {
     let id = child.id();
     let (done, waited) = std::sync::mpsc::channel();
     let guard = std::thread::spawn(move || {
-        if waited.recv_timeout(Duration::from_secs(60)).is_err() {
+        if waited.recv_timeout(Duration::from_secs(180)).is_err() {
             kill(id, "KILL");
         }
     });
