@@ -17,7 +17,7 @@ pub(crate) fn rtscope(folder: &Path) -> Command {
     command
 }
 
-/// Runs it with arguments separated by blanks, and waits at most a minute.
+/// Runs it with arguments separated by blanks, and waits at most three minutes.
 pub(crate) fn output(folder: &Path, arguments: &str) -> Output {
     output_of(rtscope(folder).args(words(arguments)))
 }
@@ -40,7 +40,7 @@ pub(crate) fn refused(folder: &Path, arguments: &str, code: i32, said: &[&str]) 
     assert!(!stderr.contains("panicked"), "{arguments}: {stderr}");
 }
 
-/// Runs a command and waits at most a minute.
+/// Runs a command and waits at most three minutes.
 pub(crate) fn output_of(command: &mut Command) -> Output {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
     let id = child.id();
