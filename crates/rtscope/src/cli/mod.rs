@@ -150,8 +150,8 @@ enum Verb {
     Kernel(Box<kernel::Verb>),
     /// Run a plan on many machines and compare them
     ///
-    /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names them, or a labgrid
-    /// coordinator that hands them out.
+    /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names the places, or a
+    /// labgrid coordinator or a Slurm cluster that hands them out.
     #[command(subcommand)]
     Fleet(fleet::Verb),
     /// Measure with cyclictest's options and output
