@@ -32,9 +32,10 @@ const STEP_LIMIT: Duration = Duration::from_secs(25 * 60);
 
 /// How much of a failed step's output is printed where no failed test said anything.
 const SHOWN_LINES: usize = 200;
-
-/// The docs are for whoever works on the code: private rooms are in them, and links lead there.
-const RUSTDOC_FLAGS: &str = "--deny warnings --allow rustdoc::private_intra_doc_links";
+/// The docs are for whoever works on the code: private rooms are in them, and links lead there. Examples in help texts have
+/// addresses as one types them.
+const RUSTDOC_FLAGS: &str =
+    "--deny warnings --allow rustdoc::private_intra_doc_links --allow rustdoc::bare_urls";
 
 /// Words for cargo, and what the step is called.
 struct Step {
@@ -56,6 +57,9 @@ const CALCULATES: &str = "rtscope-analyse";
 /// The tests whose guests take longer than all other tests together.
 const LAB: &str = "lab";
 
+/// Tests of places: each has machines, ports and folders of its own, and waits most of the time.
+const OF_PLACES: [&str; 2] = ["fleet", "pull_lab"];
+
 /// The step before which the kernel of our own is made, and the checker of pages is fetched.
 const NEEDS_MORE: &str = "unit-tests";
 
@@ -69,13 +73,25 @@ fn steps() -> Result<Vec<Step>> {
     let calculating = chosen(&|(of, _)| of == CALCULATES);
     let measuring = chosen(&|(of, name)| of != CALCULATES && name != LAB);
     let test = "test --workspace --no-fail-fast";
+    let of_places = "test --package=rtscope --no-fail-fast --test=it";
+    let skipped: String = OF_PLACES.map(|name| format!(" --skip {name}")).concat();
+    let chosen_ones: String = OF_PLACES.map(|name| format!(" {name}")).concat();
     Ok(vec![
         Step::new("fmt", "fmt --all --check -- --color=never", None),
         Step::new("clippy", "clippy --workspace --all-targets -- --deny warnings", None),
         Step::new("build", "test --workspace --no-run", None),
         Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
         // They change and measure the machine: one at a time.
-        Step::new("integration-tests", &format!("{test}{measuring} -- --test-threads=1"), Some(1)),
+        Step::new(
+            "integration-tests",
+            &format!("{test}{measuring} -- --test-threads=1{skipped}"),
+            Some(1),
+        ),
+        Step::new(
+            "fleet-tests",
+            &format!("{of_places} -- --test-threads=4{chosen_ones}"),
+            Some(20),
+        ),
         // In virtual time, nothing depends on what runs beside.
         Step::new("lab-tests", &format!("{test} --test {LAB} -- --test-threads=2"), Some(1)),
         Step::new(
