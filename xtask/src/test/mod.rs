@@ -32,6 +32,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(25 * 60);
 
 /// How much of a failed step's output is printed where no failed test said anything.
 const SHOWN_LINES: usize = 200;
+
 /// The docs are for whoever works on the code: private rooms are in them, and links lead there. Examples in help texts have
 /// addresses as one types them.
 const RUSTDOC_FLAGS: &str =
