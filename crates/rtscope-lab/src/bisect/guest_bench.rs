@@ -17,7 +17,7 @@ use crate::{
     queue::QueuedRun,
     record_folders::{self, FolderLock},
     source,
-    spec::{Spec, SpecSource},
+    spec::Spec,
 };
 
 /// Judges what came of the guests of one kernel.
@@ -79,8 +79,7 @@ impl<'a, E: From<LabError>> GuestBench<'a, E> {
             }
         });
         self.check_interrupted()?;
-        // A search may ask for many commits, and each source takes more than a GiB.
-        if kernel.is_ok() && matches!(spec.source, SpecSource::Git { .. }) {
+        if kernel.is_ok() {
             source::discard(spec, &cache, &mut report)?;
         }
         match kernel {

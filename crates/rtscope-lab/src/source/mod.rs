@@ -442,12 +442,16 @@ fn key_of_tree(identity: &[(String, String)]) -> String {
     key_of(&pairs)
 }
 
-/// Removes the unpacked source of a spec, which the next build of it unpacks again.
+/// Removes the unpacked source of a spec that names a commit, which the next build of it unpacks again. A search may ask for
+/// many commits, and each source takes more than a GiB; other sources stay.
 ///
 /// # Errors
 ///
 /// It isn't there to be unpacked again, or can't be removed.
 pub fn discard(spec: &Spec, cache: &Cache, report: &mut Report<'_>) -> Result<(), LabError> {
+    if !matches!(spec.source, SpecSource::Git { .. }) {
+        return Ok(());
+    }
     let key = key_of_tree(&identity_of(&fetch(spec, cache, None, report)?));
     let path = cache.tree(&key);
     let _lock = cache.lock(&key, report)?;

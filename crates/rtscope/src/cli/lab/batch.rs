@@ -19,8 +19,7 @@ use rtscope_lab::{
     kernel_ref::KernelRef,
     kernel_under_test::is_to_build,
     options::GuestOptions,
-    source,
-    spec::{self, SpecSource},
+    source, spec,
 };
 use serde_json::Value;
 
@@ -110,7 +109,8 @@ fn prepared(out: &Path, order: &MatrixOrder, asked: &KernelRef) -> anyhow::Resul
             Some(spec) => {
                 let key = build(order, &spec.display().to_string(), &["--lost-options-too"])?;
                 MatrixOrder::note_built(out, asked, &key)?;
-                discard_source(&lab, spec)?;
+                let spec = spec::find(&spec.display().to_string())?;
+                lab.console.with(|host| source::discard(&spec, cache, &mut host.report()))?;
             }
             None if is_to_build(asked.name(), cache) => {
                 build(order, asked.name(), &[])?;
@@ -138,14 +138,4 @@ fn build(order: &MatrixOrder, name: &str, more: &[&str]) -> anyhow::Result<Strin
     let manifest: Value = serde_json::from_slice(&output.stdout)?;
     let key = manifest["key"].as_str().context("`rtscope kernel build` names no key")?;
     Ok(key.to_owned())
-}
-
-/// A search may ask for many commits, and each source takes more than a GiB.
-fn discard_source(lab: &Lab, spec: &Path) -> anyhow::Result<()> {
-    let spec = spec::find(&spec.display().to_string())?;
-    if matches!(spec.source, SpecSource::Git { .. }) {
-        let cache = lab.lab.cache();
-        lab.console.with(|host| source::discard(&spec, cache, &mut host.report()))?;
-    }
-    Ok(())
 }
