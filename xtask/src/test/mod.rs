@@ -15,6 +15,8 @@ use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -58,51 +60,73 @@ const CALCULATES: &str = "rtscope-analyse";
 /// The tests whose guests take longer than all other tests together.
 const LAB: &str = "lab";
 
-/// Tests of places: each has machines, ports and folders of its own, and waits most of the time.
-const OF_PLACES: [&str; 2] = ["fleet", "pull_lab"];
+/// Tests of the program that neither change this machine nor judge what they measure: each has folders, ports and machines
+/// of its own.
+const OF_THEIR_OWN: [&str; 9] = [
+    "documents::",
+    "fleet",
+    "hostile::",
+    "kernels::",
+    "lava::",
+    "mutations::",
+    "packaging::",
+    "page::",
+    "pull_lab::",
+];
 
-/// The step before which the kernel of our own is made, and the checker of pages is fetched.
-const NEEDS_MORE: &str = "unit-tests";
+/// Priority of what runs beside tests that measure: they wait most of the time, and are to wake when they asked for it.
+const NICE: i32 = 19;
 
-/// All calls of cargo, in their order.
-fn steps() -> Result<Vec<Step>> {
-    let programs = test_programs(&crate::root().join("crates"))?;
-    let chosen = |is_one: &dyn Fn(&(String, String)) -> bool| -> String {
-        let names = programs.iter().filter(|one| is_one(one));
-        names.map(|(_, name)| format!(" --test {name}")).collect()
-    };
-    let calculating = chosen(&|(of, _)| of == CALCULATES);
-    let measuring = chosen(&|(of, name)| of != CALCULATES && name != LAB);
-    let test = "test --workspace --no-fail-fast";
-    let of_places = "test --package=rtscope --no-fail-fast --test=it";
-    let skipped: String = OF_PLACES.map(|name| format!(" --skip {name}")).concat();
-    let chosen_ones: String = OF_PLACES.map(|name| format!(" {name}")).concat();
-    Ok(vec![
-        Step::new("fmt", "fmt --all --check -- --color=never", None),
-        Step::new("clippy", "clippy --workspace --all-targets -- --deny warnings", None),
-        Step::new("build", "test --workspace --no-run", None),
-        Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
-        // They change and measure the machine: one at a time.
-        Step::new(
-            "integration-tests",
-            &format!("{test}{measuring} -- --test-threads=1{skipped}"),
-            Some(1),
-        ),
-        Step::new(
-            "fleet-tests",
-            &format!("{of_places} -- --test-threads=4{chosen_ones}"),
-            Some(20),
-        ),
-        // In virtual time, nothing depends on what runs beside.
-        Step::new("lab-tests", &format!("{test} --test {LAB} -- --test-threads=2"), Some(1)),
-        Step::new(
-            "parquet",
-            "test --package=rtscope-analyse --features=parquet --lib export::",
-            Some(1),
-        ),
-        Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
-        Step::new("doc", "doc --workspace --no-deps --document-private-items", None),
-    ])
+/// All calls of cargo.
+#[derive(Default)]
+struct Steps {
+    /// In their order, before anything runs beside another.
+    first: Vec<Step>,
+    /// One after the other: they change and measure the machine.
+    measuring: Vec<Step>,
+    /// One after the other, beside those that measure: the result is the same on a busy machine.
+    beside: Vec<Step>,
+}
+
+impl Steps {
+    fn new() -> Result<Steps> {
+        let programs = test_programs(&crate::root().join("crates"))?;
+        let chosen = |is_one: &dyn Fn(&(String, String)) -> bool| -> String {
+            let names = programs.iter().filter(|one| is_one(one));
+            names.map(|(_, name)| format!(" --test {name}")).collect()
+        };
+        let calculating = chosen(&|(of, _)| of == CALCULATES);
+        let measuring = chosen(&|(of, name)| of != CALCULATES && name != LAB);
+        let test = "test --workspace --no-fail-fast";
+        let of_the_program = "test --package=rtscope --no-fail-fast --test=it";
+        let skipped: String = OF_THEIR_OWN.map(|name| format!(" --skip {name}")).concat();
+        let chosen_ones: String = OF_THEIR_OWN.map(|name| format!(" {name}")).concat();
+        let one_at_a_time = format!("{test}{measuring} -- --test-threads=1{skipped}");
+        let four_at_a_time = format!("{of_the_program} -- --test-threads=4{chosen_ones}");
+        let parquet = "test --package=rtscope-analyse --features=parquet --lib export::";
+        Ok(Steps {
+            first: vec![
+                Step::new("fmt", "fmt --all --check -- --color=never", None),
+                Step::new("build", "test --workspace --no-run", None),
+            ],
+            measuring: vec![
+                Step::new("measuring-tests", &one_at_a_time, Some(1)),
+                Step::new("other-tests", &four_at_a_time, Some(20)),
+            ],
+            beside: vec![
+                Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
+                Step::new(
+                    "lab-tests",
+                    &format!("{test} --test {LAB} -- --test-threads=2"),
+                    Some(1),
+                ),
+                Step::new("clippy", "clippy --workspace --all-targets -- --deny warnings", None),
+                Step::new("parquet", parquet, Some(1)),
+                Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
+                Step::new("doc", "doc --workspace --no-deps --document-private-items", None),
+            ],
+        })
+    }
 }
 
 /// The test programs below a folder of crates: the crate, and the program's name.
@@ -131,7 +155,8 @@ pub(crate) fn run() -> Result<bool> {
     let scratch = crate::scratch()?;
     let skip_file = scratch.join("skips.txt");
     fs::write(&skip_file, "")?;
-    let mut run = Run { scratch, skip_file, counts: Counts::default(), ignored: Vec::new() };
+    let run = Run { scratch, skip_file, tally: Mutex::default() };
+    let steps = Steps::new()?;
 
     run.inside("packages", || Ok(packages::set_up(packages::OF_TESTS)));
     run.inside("components", components);
@@ -140,39 +165,66 @@ pub(crate) fn run() -> Result<bool> {
         false => Err(anyhow!("rules are broken")),
     });
     run.advisories();
-    for step in &steps()? {
-        if step.name == NEEDS_MORE {
-            let log = scratch.join("kernel.log");
-            run.inside("kernel", || kernel::make(&log));
-            run.inside("axe", || axe::fetch(&scratch.join("axe"), &scratch.join("axe.log")));
-            for package in &python::ALL {
-                let (folder, log) =
-                    (scratch.join(package.name), scratch.join(format!("{}.log", package.name)));
-                run.inside(package.name, || python::fetch(package, &folder, &log));
-            }
-        }
-        run.cargo(step);
-    }
-    run.instructions();
+    thread::scope(|scope| {
+        scope.spawn(|| run.fetch());
+        steps.first.iter().for_each(|step| run.cargo(step));
+    });
+    thread::scope(|scope| {
+        scope.spawn(|| run.beside(&steps.beside));
+        steps.measuring.iter().for_each(|step| run.cargo(step));
+    });
     run.skips();
 
     println!("{:7.1} s  all steps", began.elapsed().as_secs_f64());
-    let Counts { passed, failed, skipped } = run.counts;
+    let Counts { passed, failed, skipped } = run.tally().counts;
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     Ok(failed == 0)
 }
 
-/// A run of all steps.
-struct Run {
-    scratch: &'static Path,
-    skip_file: PathBuf,
+/// What the steps have come to.
+#[derive(Default)]
+struct Tally {
     counts: Counts,
     ignored: Vec<Skip>,
 }
 
+/// A run of all steps, some of them beside others.
+struct Run {
+    scratch: &'static Path,
+    skip_file: PathBuf,
+    tally: Mutex<Tally>,
+}
+
 impl Run {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the tests read our pages and exports with: waits for the network, and needs no program of ours.
+    fn fetch(&self) {
+        self.inside("axe", || axe::fetch(&self.scratch.join("axe"), &self.scratch.join("axe.log")));
+        for package in &python::ALL {
+            let log = self.scratch.join(format!("{}.log", package.name));
+            let folder = self.scratch.join(package.name);
+            self.inside(package.name, || python::fetch(package, &folder, &log));
+        }
+    }
+
+    /// What may run beside tests that measure.
+    fn beside(&self, steps: &[Step]) {
+        self.inside("nice", || {
+            // Of this thread, and of whatever it starts.
+            rustix::process::setpriority_process(None, NICE)?;
+            Ok(format!("what follows runs at {NICE}, beside tests that measure"))
+        });
+        let log = self.scratch.join("kernel.log");
+        self.inside("kernel", || kernel::make(&log));
+        steps.iter().for_each(|step| self.cargo(step));
+        self.instructions();
+    }
+
     /// A step that is a function of ours; its text says what it found.
-    fn inside(&mut self, name: &str, step: impl FnOnce() -> Result<String>) {
+    fn inside(&self, name: &str, step: impl FnOnce() -> Result<String>) {
         begin(name);
         let began = Instant::now();
         let outcome = step();
@@ -182,7 +234,7 @@ impl Run {
     }
 
     /// A step that is a call of cargo.
-    fn cargo(&mut self, step: &Step) {
+    fn cargo(&self, step: &Step) {
         let mut command = shell::cargo();
         command.args(&step.words).env(skips::VARIABLE, &self.skip_file);
         command.env("RUSTDOCFLAGS", RUSTDOC_FLAGS).env("CARGO_TERM_COLOR", "never");
@@ -218,20 +270,21 @@ impl Run {
         }
     }
 
-    fn count_one(&mut self, ok: bool) {
-        self.counts.passed += usize::from(ok);
-        self.counts.failed += usize::from(!ok);
+    fn count_one(&self, ok: bool) {
+        let one = Counts { passed: usize::from(ok), failed: usize::from(!ok), skipped: 0 };
+        self.tally().counts += one;
     }
 
-    fn count_tests(&mut self, finished: &Finished, least: usize) -> (bool, String) {
+    fn count_tests(&self, finished: &Finished, least: usize) -> (bool, String) {
         let counts = test_counts(&finished.log, finished.is_ok(), least);
-        self.counts += counts;
-        self.ignored.extend(libtest::ignored(&finished.log));
+        let mut tally = self.tally();
+        tally.counts += counts;
+        tally.ignored.extend(libtest::ignored(&finished.log));
         (counts.failed == 0, format!("{} passed, {} failed", counts.passed, counts.failed))
     }
 
     /// The instruction count needs valgrind: without it, it is a skipped test.
-    fn instructions(&mut self) {
+    fn instructions(&self) {
         if shell::find("valgrind").is_some() {
             return self.inside("icount", || match icount::run()? {
                 true => Ok("within its bound".to_owned()),
@@ -242,7 +295,7 @@ impl Run {
     }
 
     /// The advisories need a database, which is never fetched.
-    fn advisories(&mut self) {
+    fn advisories(&self) {
         match advisories::database() {
             Some(folder) => self.inside("advisories", || advisories::check(&folder)),
             None => self.skip("advisories", "without RustSec's advisory database"),
@@ -250,18 +303,21 @@ impl Run {
     }
 
     /// A step that this machine lacks something for.
-    fn skip(&mut self, name: &str, reason: &str) {
-        self.counts.skipped += 1;
-        self.ignored.push(Skip { name: name.to_owned(), reason: reason.to_owned() });
+    fn skip(&self, name: &str, reason: &str) {
+        let mut tally = self.tally();
+        tally.counts.skipped += 1;
+        tally.ignored.push(Skip { name: name.to_owned(), reason: reason.to_owned() });
     }
 
     /// Prints each skip with its reason; one that nobody expected fails.
-    fn skips(&mut self) {
+    fn skips(&self) {
         let mut all = skips::read(&self.skip_file);
         // They returned, so libtest counted them as passed.
-        self.counts.passed = self.counts.passed.saturating_sub(all.len());
-        self.counts.skipped += all.len();
-        all.append(&mut self.ignored);
+        let mut tally = self.tally();
+        tally.counts.passed = tally.counts.passed.saturating_sub(all.len());
+        tally.counts.skipped += all.len();
+        all.append(&mut tally.ignored);
+        drop(tally);
         for skip in &all {
             println!("SKIP {}: {}", skip.name, skip.reason);
         }
@@ -324,10 +380,11 @@ mod tests {
     fn each_test_program_is_in_one_step() {
         let programs = test_programs(&crate::root().join("crates")).expect("crates");
         assert!(programs.len() > 10, "{programs:?}");
-        let steps = steps().expect("crates");
+        let Steps { first, measuring, beside } = Steps::new().expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            assert_eq!(steps.iter().filter(has).count(), 1, "{of}: {name}");
+            let all = first.iter().chain(&measuring).chain(&beside);
+            assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }
 
