@@ -1,10 +1,11 @@
 //! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `lab-repeat`,
-//! `documents`, `notices`, `packaging` and `dist`.
+//! `documents`, `book`, `notices`, `packaging` and `dist`.
 
 #![forbid(unsafe_code)]
 
 mod advisories;
 mod bench;
+mod book;
 mod dist;
 mod documents;
 mod fuzz;
@@ -75,6 +76,11 @@ const CHORES: &[Chore] = &[
         about: "run what five public documents do, and write docs/documents.md [--list] [--only WORD] \
                 [--program FILE]",
         run: documents::run,
+    },
+    Chore {
+        name: "book",
+        about: "make the documents a book in target/book, and check its links [--renew]",
+        run: book::run,
     },
     Chore {
         name: "notices",

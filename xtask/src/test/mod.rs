@@ -23,7 +23,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 
 use crate::{
-    advisories, icount, packages,
+    advisories, book, icount, packages,
     shell::{self, Finished},
     tidy,
 };
@@ -219,6 +219,7 @@ impl Run {
         });
         let log = self.scratch.join("kernel.log");
         self.inside("kernel", || kernel::make(&log));
+        self.book();
         steps.iter().for_each(|step| self.cargo(step));
         self.instructions();
     }
@@ -299,6 +300,21 @@ impl Run {
         match advisories::database() {
             Some(folder) => self.inside("advisories", || advisories::check(&folder)),
             None => self.skip("advisories", "without RustSec's advisory database"),
+        }
+    }
+
+    /// The book needs mdBook, which cargo installs where it can get it.
+    fn book(&self) {
+        let log = self.scratch.join("book.log");
+        let mut program = None;
+        self.inside("mdbook", || {
+            program = book::find(&log)?;
+            let at = program.as_ref().map(|program| program.display().to_string());
+            Ok(at.unwrap_or_else(|| "none: cargo can't install it".to_owned()))
+        });
+        match program {
+            Some(program) => self.inside("book", || book::build(&program, &log)),
+            None => self.skip("book", book::WITHOUT),
         }
     }
 

@@ -1,6 +1,9 @@
 //! Documents: what they link to is there, and the commands they show exist.
 
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
@@ -55,12 +58,72 @@ fn kebab(name: &str) -> String {
     text
 }
 
-/// The problems of a document at `path`; `exists` answers for paths relative to the root.
+/// Where the links of a document may lead.
+pub(super) struct Targets<E> {
+    /// Whether a path, relative to the root, is there.
+    pub(super) exists: E,
+    /// The anchors of each document, by its path.
+    pub(super) anchors: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl<E: Fn(&str) -> bool> Targets<E> {
+    /// What is wrong with a link of a document.
+    fn wrong(&self, document: &str, link: &str) -> Option<String> {
+        let file = target(document, link);
+        if let Some(missing) = file.as_ref().filter(|file| !(self.exists)(file)) {
+            return Some(format!("the link leads to {missing}, which is not there"));
+        }
+        let (before, anchor) = link.split_once('#')?;
+        let file = if before.is_empty() { document } else { file.as_deref()? };
+        let has_none = !self.anchors.get(file)?.contains(anchor);
+        has_none.then(|| format!("{file} has no heading for the link's #{anchor}"))
+    }
+}
+
+/// Where all links of a document lead, as they are written.
+pub(crate) fn links(text: &str) -> BTreeSet<String> {
+    let links = Parser::new_ext(text, Options::ENABLE_TABLES).filter_map(|event| match event {
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+            Some(dest_url.into_string())
+        }
+        _ => None,
+    });
+    links.collect()
+}
+
+/// The anchors of a document's headings, as git hosts and mdBook make them: letters, digits, `_` and `-` of the text in
+/// lower case, `-` for each space, and a number for a text that was there before.
+pub(super) fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut heading: Option<String> = None;
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::Text(part) | Event::Code(part) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(&part);
+                }
+            }
+            Event::End(TagEnd::Heading(_)) => {
+                let text = heading.take().unwrap_or_default().to_lowercase().replace(' ', "-");
+                let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
+                let anchor: String = text.chars().filter(kept).collect();
+                let again = (1..).map(|n| format!("{anchor}-{n}"));
+                let new = std::iter::once(anchor.clone()).chain(again).find(|a| !found.contains(a));
+                found.extend(new);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The problems of a document at `path`.
 pub(super) fn check(
     path: &str,
     text: &str,
     words: &KnownCommands,
-    exists: impl Fn(&str) -> bool,
+    targets: &Targets<impl Fn(&str) -> bool>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut in_block = false;
@@ -68,11 +131,8 @@ pub(super) fn check(
     for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
         match event {
             Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                let target = target(path, &dest_url);
-                if let Some(missing) = target.filter(|target| !exists(target)) {
-                    let message = format!("the link leads to {missing}, which is not there");
-                    problems.push(Problem::new(path, line(&range), message));
-                }
+                let wrong = targets.wrong(path, &dest_url);
+                problems.extend(wrong.map(|m| Problem::new(path, line(&range), m)));
             }
             Event::Start(Tag::CodeBlock(_)) => in_block = true,
             Event::End(TagEnd::CodeBlock) => in_block = false,
@@ -94,7 +154,7 @@ pub(super) fn check(
 }
 
 /// The file that a relative link leads to, from the root; none for an address or a mere anchor.
-fn target(document: &str, link: &str) -> Option<String> {
+pub(crate) fn target(document: &str, link: &str) -> Option<String> {
     let file = link.split('#').next().unwrap_or_default();
     if file.is_empty() || file.contains("://") || file.starts_with("mailto:") {
         return None;
@@ -122,7 +182,8 @@ fn unknown_word(command: &str, words: &KnownCommands) -> Option<String> {
     };
     let is_verb = !verb.is_empty() && verb.chars().all(|c| c.is_ascii_lowercase() || c == '-');
     let is_flag = verb.starts_with('-');
-    (is_verb && !is_flag && !known.iter().any(|word| word == verb))
+    // `help` is a verb of clap's.
+    (is_verb && !is_flag && verb != "help" && !known.iter().any(|word| word == verb))
         .then(|| format!("`{program} {verb}` does not exist"))
 }
 
@@ -139,7 +200,10 @@ mod tests {
         let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         let words = KnownCommands { rtscope: owned(&["run", "plot"]), xtask: owned(&["test"]) };
         let exists = |path: &str| ["README.md", "docs/method/a.md", "docs"].contains(&path);
-        let problems = check("docs/guide/start.md", text, &words, exists);
+        let documents = [("docs/method/a.md", "# X"), ("docs/guide/start.md", text)];
+        let anchors = documents.map(|(path, text)| (path.to_owned(), anchors(text))).into();
+        let targets = Targets { exists, anchors };
+        let problems = check("docs/guide/start.md", text, &words, &targets);
         problems.iter().map(|problem| format!("{}: {}", problem.line, problem.message)).collect()
     }
 
@@ -148,13 +212,29 @@ mod tests {
         assert_eq!(
             messages(
                 "[a](../method/a.md#x) [b](../../README.md) [c](#here) [d](https://example.org/x)\n\
-                 [e](../../docs/) `[f](nowhere.md)`"
+                 [e](../../docs/) `[f](nowhere.md)`\n\n## Here"
             ),
             [""; 0]
         );
         let found = messages("one\n\n![p](plot.svg) and [r]\n\n[r]: ../a.md\n");
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("docs/guide/plot.svg") && found[0].starts_with("3:"));
+    }
+
+    #[test]
+    fn links_lead_to_a_heading_that_is_there() {
+        let found = messages("# One\n\n[a](#one) [b](#two) [c](../method/a.md#y)");
+        let expected = [
+            "3: docs/guide/start.md has no heading for the link's #two",
+            "3: docs/method/a.md has no heading for the link's #y",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn anchors_are_those_of_a_git_host() {
+        let found = anchors("# In `rtscope lab`: 3 a_b-c?\n\n## Same\n\n## Same\n\ntext\n");
+        assert_eq!(Vec::from_iter(found), ["in-rtscope-lab-3-a_b-c", "same", "same-1"]);
     }
 
     #[test]

@@ -7,17 +7,24 @@ mod documents;
 mod edges;
 mod english;
 mod features;
+mod figures;
 mod names;
 mod purity;
 mod source;
 mod style;
 mod unsafe_code;
 
-use std::{collections::BTreeSet, fmt, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs,
+    path::Path,
+};
 
 use anyhow::{Context, Result, anyhow};
 
 use source::Source;
+
+pub(crate) use documents::{links, target};
 
 /// Where a rule is broken, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,11 +80,20 @@ pub(crate) fn run() -> Result<bool> {
     let map = read(root, "ARCHITECTURE.md")?;
     let exists = |path: &str| root.join(path).exists();
     problems.extend(features::check(&map, words.verbs(), &rooms(root)?, exists));
-    for path in files(root, &["."], "md")? {
-        let text = read(root, &path)?;
-        problems.extend(documents::check(&path, &text, &words, |link| root.join(link).exists()));
+    let documents: BTreeMap<String, String> = files(root, &["."], "md")?
+        .into_iter()
+        .map(|path| read(root, &path).map(|text| (path, text)))
+        .collect::<Result<_>>()?;
+    let anchors = |(path, text): (&String, &String)| (path.clone(), documents::anchors(text));
+    let targets = documents::Targets {
+        exists: |link: &str| root.join(link).exists(),
+        anchors: documents.iter().map(anchors).collect(),
+    };
+    for (path, text) in &documents {
+        problems.extend(documents::check(path, text, &words, &targets));
         if path == "README.md" || path.starts_with("docs/") {
-            problems.extend(english::check(&path, &text));
+            problems.extend(english::check(path, text));
+            problems.extend(figures::check(path, text));
         }
     }
     problems.sort();
@@ -116,7 +132,7 @@ fn rooms(root: &Path) -> Result<Vec<String>> {
 
 /// The files below some folders with an extension, as paths relative to the root, sorted. Hidden
 /// folders and those that git ignores are left out.
-fn files(root: &Path, folders: &[&str], extension: &str) -> Result<Vec<String>> {
+pub(crate) fn files(root: &Path, folders: &[&str], extension: &str) -> Result<Vec<String>> {
     let ignored = fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
     let ignored: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('/')).collect();
     let mut found = Vec::new();

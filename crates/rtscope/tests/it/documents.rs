@@ -14,7 +14,7 @@ const WALKS: [&str; 5] = [
 ];
 
 /// The calls of rtscope in a line, without what the shell does with them.
-fn calls_in(line: &str) -> Vec<Vec<String>> {
+pub(crate) fn calls_in(line: &str) -> Vec<Vec<String>> {
     let line = line.replace("2>&1", "");
     let parts = line.split(['|', ';', '&', '#']).map(|part| part.split('>').next().unwrap_or(""));
     let call = |words: Vec<String>| {

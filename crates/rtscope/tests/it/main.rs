@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod book;
 mod check;
 mod collect;
 mod command_lines;

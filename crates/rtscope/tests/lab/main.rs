@@ -4,6 +4,8 @@
 
 mod batches;
 mod beside;
+#[path = "../it/book/blocks.rs"]
+mod blocks;
 mod ci;
 mod command_line;
 mod experiments;
@@ -12,6 +14,7 @@ mod failures;
 mod preemption;
 mod pull_lab;
 mod reboot;
+mod tutorial;
 mod verbs;
 
 use std::{

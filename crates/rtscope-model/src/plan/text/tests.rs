@@ -392,3 +392,43 @@ fn slices_are_10_ms_at_least() {
     let refused = of("9ms").expect_err("too short").to_string();
     assert!(refused.contains("slice is out of range: 10ms to 1h"), "{refused}");
 }
+
+/// The keys that a table may have, by what serde says of one that it may not.
+fn keys_of<T: serde::de::DeserializeOwned + std::fmt::Debug>() -> Vec<String> {
+    let refused = toml::from_str::<T>("no-such-key = 1").expect_err("an unknown key").to_string();
+    let listed = refused.split_once("expected one of ").expect("a list").1;
+    let names = listed.split('`').skip(1).step_by(2);
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_reference_has_every_key_and_no_other() {
+    let page = include_str!("../../../../../docs/reference/plan.md");
+    let listed = |heading: &str| -> Vec<String> {
+        let section = page.split("\n## ").find(|section| section.starts_with(heading));
+        let rows = section.expect("a section").lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.filter_map(|row| Some(row.split_once('`')?.0.to_owned())).collect()
+    };
+    let sorted = |mut keys: Vec<String>| {
+        keys.sort();
+        keys
+    };
+    let same = |heading, keys| assert_eq!(sorted(listed(heading)), sorted(keys), "{heading}");
+    same("At the top", keys_of::<PlanText>());
+    same("A phase", keys_of::<PhaseText>());
+    same("A matrix", keys_of::<Matrix>());
+    same("The sampler", keys_of::<SamplerPatch>());
+    for row in page.split("\n## The sampler").nth(1).expect("a section").lines() {
+        let Some((key, default)) = row.strip_prefix("| `").and_then(|row| row.split_once("` | "))
+        else {
+            continue;
+        };
+        let default = default.split(" |").next().unwrap_or_default().trim_matches('`');
+        let of_text = |text: &str| toml::from_str::<SamplerPatch>(text).expect(text);
+        let is_told = !matches!(key, "runtime" | "intervals");
+        if is_told {
+            let set = of_text(&format!("{key} = {default}")).applied_to(&Sampler::default());
+            assert_eq!(set, Sampler::default(), "the default of {key} isn't {default}");
+        }
+    }
+}

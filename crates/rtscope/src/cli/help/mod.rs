@@ -2,6 +2,8 @@
 //! perhaps meant.
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;
 
 use std::{ffi::OsString, fmt::Write as _};

@@ -1,0 +1,202 @@
+//! The code of the documents: commands run, in a folder that has the files which the documents name, and as short as they
+//! may be. What can't run here is at least read by the program. Plans and JSON documents are read too.
+
+pub(crate) mod blocks;
+mod not_run;
+mod prepared;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use blocks::{Block, blocks_of, commands, pages};
+use not_run::NOT_RUN;
+use rtscope_testing::skip::{program, root_or_skip, skip};
+
+use crate::{
+    documents::calls_in,
+    support::{folder, output, output_of, text},
+};
+
+/// Pages that are made from the program's help, whose own tests read their examples.
+const GENERATED: &str = "docs/reference/commands/";
+
+/// Steps of one sitting: what one page leaves behind, the next one uses.
+const TUTORIAL: &str = "docs/tutorial/";
+
+/// Why a command isn't run, if so.
+fn reason_not_to(command: &str) -> Option<usize> {
+    let command = command.trim_start_matches("sudo ");
+    let begins = |start: &&str| command.starts_with(*start);
+    NOT_RUN.iter().position(|(_, commands)| commands.iter().any(|start| begins(&start)))
+}
+
+/// What became of the commands.
+#[derive(Default)]
+struct Tally {
+    run: usize,
+    /// For each reason, the commands that weren't run.
+    not_run: Vec<usize>,
+    /// Of those, the ones that the program read.
+    read: usize,
+    failures: Vec<String>,
+}
+
+/// Runs the commands of a block that can run, and reads the others.
+fn try_block(room: &Path, block: &Block, tally: &mut Tally) {
+    let mut script = String::new();
+    for command in commands(block) {
+        match reason_not_to(&command) {
+            None => {
+                script.push_str(&command);
+                script.push('\n');
+                tally.run += 1;
+            }
+            Some(reason) => {
+                tally.not_run.resize(NOT_RUN.len(), 0);
+                tally.not_run[reason] += 1;
+                tally.read += usize::from(read(room, block, &command, &mut tally.failures));
+            }
+        }
+    }
+    if script.is_empty() {
+        return;
+    }
+    // What a block makes is not there before.
+    for name in script.split(" --out ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
+        let _ = (fs::remove_dir_all(room.join(name)), fs::remove_file(room.join(name)));
+    }
+    fs::write(room.join(".block"), format!("{script}wait\n")).expect("written");
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "120", "bash", "-e", ".block"]).current_dir(room);
+    command.env("PATH", prepared::path(room)).stdin(Stdio::null());
+    for (name, below) in [("HOME", ""), ("XDG_DATA_HOME", "data"), ("XDG_CACHE_HOME", "cache")] {
+        command.env(name, room.join(below));
+    }
+    let ran = output_of(&mut command);
+    if !ran.status.success() {
+        let (out, err) = (text(&ran.stdout), text(&ran.stderr));
+        let end = |text: &str| text.lines().rev().take(5).collect::<Vec<_>>().join("\n");
+        let Block { page, line, .. } = block;
+        let status = ran.status;
+        tally.failures.push(format!(
+            "{page}:{line}: {status}\n{script}{}\n{}",
+            end(&out),
+            end(&err)
+        ));
+    }
+}
+
+/// Whether a command calls rtscope, which then reads its options.
+fn read(room: &Path, block: &Block, command: &str, failures: &mut Vec<String>) -> bool {
+    let calls: Vec<_> = command.lines().map(|line| line.trim_end_matches('\\')).collect();
+    let calls = calls_in(&calls.join(" "));
+    for call in &calls {
+        let own = call.iter().position(|word| word == "--").unwrap_or(call.len());
+        let words: Vec<String> = call[..own].iter().map(|word| format!("'{word}'")).collect();
+        let asked = output(room, &format!("{} --help", words.join(" ")));
+        if !asked.status.success() {
+            let Block { page, line, .. } = block;
+            failures.push(format!("{page}:{line}: {command}\n{}", text(&asked.stderr)));
+        }
+    }
+    !calls.is_empty()
+}
+
+/// Writes the plans of a page into files, as its readers do.
+fn keep_plans(page: &str, room: &Path) {
+    for block in blocks_of(page).iter().filter(|block| block.language == "toml") {
+        let plan: toml::Table = block.text.parse().expect("a plan");
+        let name = plan["name"].as_str().expect("a name");
+        fs::write(room.join(format!("{name}.toml")), &block.text).expect("written");
+    }
+}
+
+#[test]
+fn the_commands_of_the_documents_run() {
+    const NAME: &str = "the_commands_of_the_documents_run";
+    if !root_or_skip(NAME) {
+        return;
+    }
+    for needed in ["bash", "make"] {
+        if program(needed).is_none() {
+            return skip(NAME, &format!("without {needed}"));
+        }
+    }
+    // The tutorial's steps follow each other in one folder.
+    let (sitting, mut tally) = (folder(), Tally::default());
+    prepared::programs(sitting.path());
+    keep_plans("docs/tutorial/3-plan.md", sitting.path());
+    let examples = folder();
+    prepared::examples(examples.path());
+    for page in pages().iter().filter(|page| !page.starts_with(GENERATED)) {
+        let own = folder();
+        let room = match page.starts_with(TUTORIAL) {
+            true => sitting.path(),
+            false => own.path(),
+        };
+        if room == own.path() {
+            prepared::copy(examples.path(), room);
+        }
+        for block in blocks_of(page) {
+            try_block(room, &block, &mut tally);
+        }
+    }
+    let not_run: usize = tally.not_run.iter().sum();
+    println!(
+        "{} commands run, {not_run} don't; the program reads {} of them",
+        tally.run, tally.read
+    );
+    for ((reason, _), count) in NOT_RUN.iter().zip(&tally.not_run) {
+        println!("{count:5}  {reason}");
+    }
+    assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n\n"));
+    assert!(tally.run > 100, "{} commands ran", tally.run);
+}
+
+#[test]
+fn each_reason_not_to_run_a_command_holds_for_one() {
+    let all: Vec<String> = pages()
+        .iter()
+        .flat_map(|page| blocks_of(page))
+        .flat_map(|block| commands(&block))
+        .collect();
+    for start in NOT_RUN.iter().flat_map(|(_, commands)| *commands) {
+        let is_one = |command: &String| command.trim_start_matches("sudo ").starts_with(start);
+        assert!(all.iter().any(is_one), "no document shows {start:?}");
+    }
+}
+
+#[test]
+fn the_plans_and_json_of_the_documents_are_read() {
+    let room = folder();
+    let (mut plans, mut documents) = (0, 0);
+    for block in pages().iter().flat_map(|page| blocks_of(page)) {
+        let at = format!("{}:{}", block.page, block.line);
+        match block.language.as_str() {
+            "toml" => {
+                let table: toml::Table = block.text.parse().unwrap_or_else(|e| panic!("{at}: {e}"));
+                if table.contains_key("name") && table.contains_key("phase") {
+                    fs::write(room.path().join("plan.toml"), &block.text).expect("written");
+                    let checked = output(room.path(), "plan check plan.toml");
+                    // A machine may have too few CPUs for it, which is no mistake of the plan.
+                    let said = text(&checked.stdout);
+                    assert!(said.contains("sound"), "{at}: {said}{}", text(&checked.stderr));
+                    plans += 1;
+                }
+            }
+            "json" => {
+                for line in block.text.lines() {
+                    serde_json::from_str::<serde_json::Value>(line)
+                        .unwrap_or_else(|e| panic!("{at}: {e}"));
+                    documents += 1;
+                }
+            }
+            "sh" | "console" | "text" => {}
+            other => panic!("{at}: a block is sh, console, toml, json or text, not {other:?}"),
+        }
+    }
+    assert!(plans >= 2 && documents >= 1, "{plans} plans, {documents} lines of JSON");
+}

@@ -1,0 +1,123 @@
+//! Commands of the documents that the tests don't run, and why. Each is the beginning of a command, after `sudo`.
+//! Whatever isn't here runs.
+
+/// A reason, and the commands that it holds for.
+pub(super) type Reason = (&'static str, &'static [&'static str]);
+
+pub(super) const NOT_RUN: &[Reason] = &[
+    (
+        "boots guests: the tests in tests/lab do so",
+        &[
+            "rtscope lab ",
+            "rtscope plan show goperf | sed",
+            "rtscope plot goperf/",
+            "rtscope export goperf/",
+            "rtscope compare lab/debian-stock ",
+        ],
+    ),
+    ("builds or checks the project itself", &["cargo ", "RUSTFLAGS=", "export PATH="]),
+    (
+        "needs a board, a cluster, a server or a second machine",
+        &[
+            "scp target/dist/",
+            "ssh root@drill-1 ",
+            "kubectl ",
+            "podman ",
+            "cp target/",
+            "lavacli ",
+            "export KERNELCI_API_TOKEN",
+            "sh ci/",
+            "rtscope fleet ",
+            "rtscope network --to ",
+            "rtscope network --transport raw --cards",
+            "rtscope throughput --to ",
+            "rtscope throughput --iperf3 ",
+            "rtscope wave generate gpio:",
+            "rtscope wave capture gpio:",
+        ],
+    ),
+    (
+        "installs software, or changes users or the boot of a machine",
+        &[
+            "dpkg ",
+            "systemctl ",
+            "setcap ",
+            "groupadd ",
+            "chown ",
+            "ln -s /usr/local/bin",
+            "rtscope kernel build ",
+            "rtscope kernel diff ",
+            "rtscope kernel install ",
+            "rtscope kernel rollback",
+            "rtscope tune apply --boot",
+            "rtscope tune apply --persist",
+        ],
+    ),
+    ("needs a kernel that rtscope installed", &["rtscope kernel verify"]),
+    (
+        "takes hours, or never ends",
+        &[
+            "rtscope run --until 'max < 200us once in 1h'",
+            "rtscope network --serve",
+            "rtscope throughput --serve",
+            "rtscope ps --rt --watch",
+            "rtscope tune try --budget 20min",
+            "rtscope tune try --try dma-latency=0 --try governor",
+            "rtscope tune try --try throttling=off",
+            "rtscope wave sweep ",
+        ],
+    ),
+    (
+        "needs programs that the tests don't install",
+        &[
+            "rtscope run --json | jq",
+            "trace-cmd record",
+            "(cd test-definitions",
+            "python3 test-definitions",
+            "cd rteval",
+        ],
+    ),
+    (
+        "needs a terminal",
+        &["rtscope run --cpus 3 --priority 80 --interval 200us --live", "rtscope wave live "],
+    ),
+    (
+        "names CPUs of a larger machine",
+        &[
+            "rtscope run --cpus 3 ",
+            "rtscope explain --cpu 3 ",
+            "rtscope tune suggest --for ethercat --cpus 2-3",
+            "rtscope tune apply --dry-run shield=2-3",
+            "rtscope tune apply shield=2-3",
+            "rtscope tune apply --keep shield=2-3",
+            "rtscope tune apply shield=3 ",
+        ],
+    ),
+    (
+        "names a process, a device or a file of the reader",
+        &[
+            "rtscope check --pid 1234",
+            "rtscope explain --pid 1234",
+            "rtscope ps --set 1234",
+            "chrt ",
+            "echo PID",
+            "rtscope doctor --root /mnt/card",
+            "rtscope doctor --against other.json",
+            "rtscope drift --from rtscope-runs/drift-...",
+            "rtscope sched report rtscope-runs/...",
+            "rtscope throughput --from rtscope-runs/throughput-...",
+            "rtscope explain rtscope-runs/explain-",
+            "rtscope export rtscope-runs/",
+            "rtscope export rtscope-results/",
+            "rtscope export run --format openmetrics --out /var/lib/",
+            "rtscope explain trace.",
+            "rtscope import piscope.vcd",
+            "rtscope compare --channel ",
+            "rtscope compare lab@debian-stock",
+            "rtscope history import night",
+            "rtscope history list --tag rt",
+            "rtscope history trend ",
+            "rtscope history show 17",
+        ],
+    ),
+];

@@ -1,0 +1,131 @@
+//! Folders with what the documents name: programs, records, files of other tools.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use super::blocks::root;
+use crate::support::{output, text};
+
+/// rtscope as the documents' commands find it: what measures is as short as it may be, and a verdict is no failure.
+const SHORT: &str = r#"
+short=
+case "$1" in
+  run | network) short='--scale 0.02' ;;
+  check | drift | explain | load | throughput) short='--duration 1s' ;;
+  sched) case "$2" in run) short='--work 20ms' ;; esac ;;
+  cyclictest) short='-D 1' ;;
+  wave) case "$2" in generate | capture) short='--duration 1s' ;; esac ;;
+esac
+left=$#
+ours=yes
+while [ $left -gt 0 ]; do
+  word=$1
+  shift
+  left=$((left - 1))
+  case "$ours$word" in
+    yes--) set -- "$@" $short; short=; ours= ;;
+    yes--scale | yes--duration | yes--work) shift; left=$((left - 1)); continue ;;
+    yes--cycles | yes--until | yes--help) short= ;;
+  esac
+  set -- "$@" "$word"
+done
+"$PROGRAM" "$@" $short
+code=$?
+case $code in 2 | 3) code=0 ;; esac
+exit $code
+"#;
+
+/// Programs that the documents call: each does nothing but wake every millisecond, whatever its arguments are.
+const PROGRAMS: [&str; 8] =
+    ["my-program", "my-loop", "my-control-loop", "daemon", "two-tasks", "old", "new", "mine"];
+
+/// The path on which a block finds its programs.
+pub(super) fn path(room: &Path) -> String {
+    format!("{}:{}", room.join(".bin").display(), std::env::var("PATH").unwrap_or_default())
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+/// A board that is this machine: what is typed for it runs in a folder of its own.
+const SSH: &str = r#"
+[ "$1" = root@board ] && shift && cd "$BOARD" && exec sh -c "$*"
+"#;
+
+const SCP: &str = r#"
+for word; do
+  case "$word" in root@board:*) word="$BOARD/${word#root@board:}" ;; esac
+  set -- "$@" "$word"
+  shift
+done
+exec cp "$@"
+"#;
+
+/// rtscope, sudo, the front ends, and the way to the board.
+pub(super) fn programs(room: &Path) {
+    let bin = room.join(".bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    let program = env!("CARGO_BIN_EXE_rtscope");
+    script(&bin.join("rtscope"), &format!("PROGRAM={program}\n{SHORT}"));
+    script(&bin.join("sudo"), "exec \"$@\"");
+    let board = room.join(".board");
+    fs::create_dir(&board).expect("a folder");
+    for (name, text) in [("ssh", SSH), ("scp", SCP)] {
+        script(&bin.join(name), &format!("BOARD={}\n{text}", board.display()));
+    }
+    for name in ["cyclictest", "hackbench"] {
+        script(&bin.join(name), &format!("exec rtscope {name} \"$@\""));
+    }
+}
+
+/// Records that pages name without saying how to make them.
+const RECORDS: [&str; 13] = [
+    "A",
+    "B",
+    "DIR",
+    "DIR1",
+    "DIR2",
+    "a1",
+    "a2",
+    "a3",
+    "b1",
+    "b2",
+    "b3",
+    "run",
+    "rtscope-runs/one",
+];
+
+/// Everything that pages name without saying how to make it.
+pub(super) fn examples(room: &Path) {
+    programs(room);
+    let done = |line: &str| {
+        let made = output(room, line);
+        assert!(matches!(made.status.code(), Some(0 | 2 | 3)), "{line}: {}", text(&made.stderr));
+        made
+    };
+    fs::create_dir(room.join("rtscope-runs")).expect("a folder");
+    for name in RECORDS {
+        done(&format!("run --scale 0.02 --quiet --out {name}"));
+    }
+    fs::create_dir(room.join("before")).expect("a folder");
+    let printed = done("cyclictest -q -D 1 -h 400 --json=before/one.json").stdout;
+    for name in ["cyclictest.txt", "cyclictest.log", "before.txt", "after.txt"] {
+        fs::write(room.join(name), &printed).expect("written");
+    }
+    for name in PROGRAMS {
+        script(&room.join(name), "exec sleep 0.2");
+    }
+    std::os::unix::fs::symlink(root().join("fixtures"), room.join("fixtures")).expect("a link");
+    done("new motor --lang c");
+    let made = Command::new("make").current_dir(room.join("motor")).output();
+    assert!(made.is_ok_and(|made| made.status.success()), "a skeleton is made");
+    fs::rename(room.join("motor"), room.join("made")).expect("moved");
+    fs::copy(room.join("made/motor"), room.join("motor")).expect("copied");
+}
+
+/// A folder of its own for a page.
+pub(super) fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status();
+    assert!(copied.is_ok_and(|status| status.success()), "copied");
+}

@@ -1,0 +1,62 @@
+//! mdBook, which makes the book. Its licence is the MPL: it is installed beside the project and never becomes a part of
+//! it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+/// One version, so that a new one doesn't fail the tests on its own.
+const VERSION: &str = "0.5.4";
+
+/// How long its build may take: a minute on two idle cores.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// Why there is no book.
+pub(crate) const WITHOUT: &str = "without mdBook";
+
+/// mdBook of this version: on the path, or built by cargo once for all checkouts of this user. None where cargo can't get
+/// it.
+pub(crate) fn find(log: &Path) -> Result<Option<PathBuf>> {
+    let version = |program: &Path| {
+        let mut command = std::process::Command::new(program);
+        shell::output(command.arg("--version"), LIMIT).unwrap_or_default()
+    };
+    let is_it = |program: &PathBuf| version(program).trim() == format!("mdbook v{VERSION}");
+    if let Some(installed) = shell::find("mdbook").filter(is_it) {
+        return Ok(Some(installed));
+    }
+    let folder = cache()?.join(format!("mdbook-{VERSION}"));
+    let program = folder.join("bin/mdbook");
+    if !program.is_file() {
+        install(&folder, log)?;
+    }
+    Ok(program.is_file().then_some(program))
+}
+
+/// Where tools of this user are kept, beside all checkouts.
+fn cache() -> Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || set("HOME").map(|home| home.join(".cache"));
+    let cache = set("XDG_CACHE_HOME").or_else(home).context("neither XDG_CACHE_HOME nor HOME")?;
+    Ok(cache.join("rtscope/tools"))
+}
+
+/// Unoptimised and without its server: a tenth of the time, for a second more with each book.
+fn install(folder: &Path, log: &Path) -> Result<()> {
+    let objects = folder.join("objects");
+    fs::create_dir_all(&objects)?;
+    let mut command = shell::cargo();
+    command.args(["install", "mdbook", "--locked", "--debug", "--no-default-features"]);
+    command.args(["--features", "search", "--version", VERSION]);
+    command.arg("--root").arg(folder).arg("--target-dir").arg(&objects);
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    shell::logged(&mut command, log, LIMIT)?;
+    fs::remove_dir_all(objects)?;
+    Ok(())
+}
