@@ -9,6 +9,7 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use blocks::{Block, blocks_of, commands, pages};
@@ -42,6 +43,8 @@ struct Tally {
     /// Of those, the ones that the program read.
     read: usize,
     failures: Vec<String>,
+    /// How long each block took, and where it is.
+    took: Vec<(Duration, String)>,
 }
 
 /// Runs the commands of a block that can run, and reads the others.
@@ -65,7 +68,9 @@ fn try_block(room: &Path, block: &Block, tally: &mut Tally) {
         return;
     }
     // What a block makes is not there before.
-    for name in script.split(" --out ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
+    let made = [" --out ", "rtscope new "];
+    let made = made.iter().flat_map(|before| script.split(before).skip(1));
+    for name in made.filter_map(|rest| rest.split_whitespace().next()) {
         let _ = (fs::remove_dir_all(room.join(name)), fs::remove_file(room.join(name)));
     }
     fs::write(room.join(".block"), format!("{script}wait\n")).expect("written");
@@ -75,7 +80,9 @@ fn try_block(room: &Path, block: &Block, tally: &mut Tally) {
     for (name, below) in [("HOME", ""), ("XDG_DATA_HOME", "data"), ("XDG_CACHE_HOME", "cache")] {
         command.env(name, room.join(below));
     }
+    let began = Instant::now();
     let ran = output_of(&mut command);
+    tally.took.push((began.elapsed(), format!("{}:{}", block.page, block.line)));
     if !ran.status.success() {
         let (out, err) = (text(&ran.stdout), text(&ran.stderr));
         let end = |text: &str| text.lines().rev().take(5).collect::<Vec<_>>().join("\n");
@@ -151,6 +158,10 @@ fn the_commands_of_the_documents_run() {
     );
     for ((reason, _), count) in NOT_RUN.iter().zip(&tally.not_run) {
         println!("{count:5}  {reason}");
+    }
+    tally.took.sort();
+    for (took, block) in tally.took.iter().rev().take(5) {
+        println!("{:5.1} s  {block}", took.as_secs_f64());
     }
     assert!(tally.failures.is_empty(), "{}", tally.failures.join("\n\n"));
     assert!(tally.run > 100, "{} commands ran", tally.run);

@@ -9,24 +9,30 @@ use crate::support::{output, text};
 const SHORT: &str = r#"
 short=
 case "$1" in
-  run | network) short='--scale 0.02' ;;
-  check | drift | explain | load | throughput) short='--duration 1s' ;;
+  run | network) short='--scale 0.005' ;;
+  throughput) short='--duration 100ms' ;;
+  check | drift | explain | load) short='--duration 1s' ;;
   sched) case "$2" in run) short='--work 20ms' ;; esac ;;
   cyclictest) short='-D 1' ;;
+  stat) short='--repeat 1' ;;
   wave) case "$2" in generate | capture) short='--duration 1s' ;; esac ;;
 esac
+# What it replaces. A run has two options for its length.
+replaced="${short% *}"
+case "$1" in run) replaced='--scale --duration' ;; esac
 left=$#
-ours=yes
 while [ $left -gt 0 ]; do
   word=$1
   shift
   left=$((left - 1))
-  case "$ours$word" in
-    yes--) set -- "$@" $short; short=; ours= ;;
-    yes--scale | yes--duration | yes--work) shift; left=$((left - 1)); continue ;;
-    yes--cycles | yes--until | yes--help) short= ;;
+  case "$word" in
+    --) set -- "$@" $short; short=; replaced= ;;
+    --cycles | --until | --help) short= ;;
   esac
-  set -- "$@" "$word"
+  case " $replaced " in
+    *" $word "*) shift; left=$((left - 1)) ;;
+    *) set -- "$@" "$word" ;;
+  esac
 done
 "$PROGRAM" "$@" $short
 code=$?
@@ -34,9 +40,8 @@ case $code in 2 | 3) code=0 ;; esac
 exit $code
 "#;
 
-/// Programs that the documents call: each does nothing but wake every millisecond, whatever its arguments are.
-const PROGRAMS: [&str; 8] =
-    ["my-program", "my-loop", "my-control-loop", "daemon", "two-tasks", "old", "new", "mine"];
+/// Programs that the documents call: each wakes every millisecond for three seconds, whatever its arguments are.
+const PROGRAMS: [&str; 5] = ["my-program", "my-control-loop", "daemon", "old", "new"];
 
 /// The path on which a block finds its programs.
 pub(super) fn path(room: &Path) -> String {
@@ -80,7 +85,7 @@ pub(super) fn programs(room: &Path) {
 }
 
 /// Records that pages name without saying how to make them.
-const RECORDS: [&str; 13] = [
+const RECORDS: [&str; 15] = [
     "A",
     "B",
     "DIR",
@@ -92,6 +97,8 @@ const RECORDS: [&str; 13] = [
     "b1",
     "b2",
     "b3",
+    "stock",
+    "rt",
     "run",
     "rtscope-runs/one",
 ];
@@ -106,7 +113,7 @@ pub(super) fn examples(room: &Path) {
     };
     fs::create_dir(room.join("rtscope-runs")).expect("a folder");
     for name in RECORDS {
-        done(&format!("run --scale 0.02 --quiet --out {name}"));
+        done(&format!("run --scale 0.005 --quiet --out {name}"));
     }
     fs::create_dir(room.join("before")).expect("a folder");
     let printed = done("cyclictest -q -D 1 -h 400 --json=before/one.json").stdout;
@@ -114,7 +121,7 @@ pub(super) fn examples(room: &Path) {
         fs::write(room.join(name), &printed).expect("written");
     }
     for name in PROGRAMS {
-        script(&room.join(name), "exec sleep 0.2");
+        script(&room.join(name), "exec ./motor --period-us 1000 --cycles 3000");
     }
     std::os::unix::fs::symlink(root().join("fixtures"), room.join("fixtures")).expect("a link");
     done("new motor --lang c");
