@@ -66,8 +66,7 @@ fn has_date(text: &str) -> bool {
         let parts: Vec<&str> = word.split('-').collect();
         parts.len() == 3 && is_year(parts[0]) && parts[1].len() == 2
     };
-    words.windows(2).any(|two| is_month(two[0]) && is_year(two[1]))
-        || words.iter().any(|word| is_day(&word))
+    words.windows(2).any(|two| is_month(two[0]) && is_year(two[1])) || words.iter().any(is_day)
 }
 
 #[cfg(test)]

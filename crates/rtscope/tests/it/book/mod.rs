@@ -9,6 +9,8 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -26,6 +28,9 @@ const GENERATED: &str = "docs/reference/commands/";
 
 /// Steps of one sitting: what one page leaves behind, the next one uses.
 const TUTORIAL: &str = "docs/tutorial/";
+
+/// How many pages have their commands run at a time.
+const AT_ONCE: usize = 4;
 
 /// Why a command isn't run, if so.
 fn reason_not_to(command: &str) -> Option<usize> {
@@ -47,6 +52,22 @@ struct Tally {
     took: Vec<(Duration, String)>,
 }
 
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.run += other.run;
+        self.read += other.read;
+        self.not_run.resize(NOT_RUN.len(), 0);
+        self.not_run.iter_mut().zip(other.not_run).for_each(|(sum, more)| *sum += more);
+        self.failures.extend(other.failures);
+        self.took.extend(other.took);
+    }
+}
+
+/// One at a time: they change settings of the machine, or lines that all of it sees.
+const ALONE: [&str; 4] = ["--set ", "rtscope tune ", "rtscope restore", "rtscope wave "];
+
+static ALONE_NOW: Mutex<()> = Mutex::new(());
+
 /// Runs the commands of a block that can run, and reads the others.
 fn try_block(room: &Path, block: &Block, tally: &mut Tally) {
     let mut script = String::new();
@@ -67,6 +88,8 @@ fn try_block(room: &Path, block: &Block, tally: &mut Tally) {
     if script.is_empty() {
         return;
     }
+    let needs_all = ALONE.iter().any(|part| script.contains(part));
+    let _alone = needs_all.then(|| ALONE_NOW.lock().unwrap_or_else(PoisonError::into_inner));
     // What a block makes is not there before.
     let made = [" --out ", "rtscope new "];
     let made = made.iter().flat_map(|before| script.split(before).skip(1));
@@ -121,6 +144,40 @@ fn keep_plans(page: &str, room: &Path) {
     }
 }
 
+/// Pages whose commands run in one folder: the tutorial, or any other page alone.
+fn sittings() -> Vec<Vec<String>> {
+    let shown = pages().into_iter().filter(|page| !page.starts_with(GENERATED));
+    let (tutorial, others): (Vec<_>, Vec<_>) = shown.partition(|page| page.starts_with(TUTORIAL));
+    std::iter::once(tutorial).chain(others.into_iter().map(|page| vec![page])).collect()
+}
+
+/// Runs all pages, some at a time: their commands sleep most of the time.
+fn run_sittings(examples: &Path) -> Vec<Tally> {
+    let waiting = Mutex::new(sittings().into_iter());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        let mut tally = Tally::default();
+        while let Some(pages) = next() {
+            let room = folder();
+            match pages[0].starts_with(TUTORIAL) {
+                true => {
+                    prepared::programs(room.path());
+                    keep_plans("docs/tutorial/3-plan.md", room.path());
+                }
+                false => prepared::copy(examples, room.path()),
+            }
+            for block in pages.iter().flat_map(|page| blocks_of(page)) {
+                try_block(room.path(), &block, &mut tally);
+            }
+        }
+        tally
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+    })
+}
+
 #[test]
 fn the_commands_of_the_documents_run() {
     const NAME: &str = "the_commands_of_the_documents_run";
@@ -132,25 +189,10 @@ fn the_commands_of_the_documents_run() {
             return skip(NAME, &format!("without {needed}"));
         }
     }
-    // The tutorial's steps follow each other in one folder.
-    let (sitting, mut tally) = (folder(), Tally::default());
-    prepared::programs(sitting.path());
-    keep_plans("docs/tutorial/3-plan.md", sitting.path());
     let examples = folder();
     prepared::examples(examples.path());
-    for page in pages().iter().filter(|page| !page.starts_with(GENERATED)) {
-        let own = folder();
-        let room = match page.starts_with(TUTORIAL) {
-            true => sitting.path(),
-            false => own.path(),
-        };
-        if room == own.path() {
-            prepared::copy(examples.path(), room);
-        }
-        for block in blocks_of(page) {
-            try_block(room, &block, &mut tally);
-        }
-    }
+    let mut tally = Tally::default();
+    run_sittings(examples.path()).into_iter().for_each(|one| tally.add(one));
     let not_run: usize = tally.not_run.iter().sum();
     println!(
         "{} commands run, {not_run} don't; the program reads {} of them",
