@@ -35,8 +35,8 @@ const AT_ONCE: usize = 4;
 /// Why a command isn't run, if so.
 fn reason_not_to(command: &str) -> Option<usize> {
     let command = command.trim_start_matches("sudo ");
-    let begins = |start: &&str| command.starts_with(*start);
-    NOT_RUN.iter().position(|(_, commands)| commands.iter().any(|start| begins(&start)))
+    let begins = |start: &&str| command.starts_with(start);
+    NOT_RUN.iter().position(|(_, commands)| commands.iter().any(begins))
 }
 
 /// What became of the commands.
