@@ -21,13 +21,13 @@ const TICKS: u64 = 100_000;
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
+/// Words for cargo that build the example: as it is released, but with names.
+pub(crate) const EXAMPLE: [&str; 6] =
+    ["--profile", "profiling", "--package", "rtscope-measure", "--example", "tick"];
+
 /// Counts, prints, and answers whether the count is within its bound.
 pub(crate) fn run() -> Result<bool> {
-    // As it is released, but with names.
-    let words = ["--profile", "profiling", "--package", "rtscope-measure", "--example", "tick"];
-    let example = shell::built(&words)?;
-    let [short, long] = [TICKS, 3 * TICKS].map(|ticks| count(&example, ticks));
-    let per_tick = (long? as f64 - short? as f64) / (2 * TICKS) as f64;
+    let per_tick = per_tick(&shell::built(&EXAMPLE)?)?;
     if cfg!(target_arch = "x86_64") {
         println!("{per_tick:.1} instructions a tick, at most {BOUND:.0}");
         Ok(per_tick <= BOUND)
@@ -37,11 +37,21 @@ pub(crate) fn run() -> Result<bool> {
     }
 }
 
-/// The instructions that the example executes in all.
-fn count(example: &Path, ticks: u64) -> Result<u64> {
+/// The instructions of one tick, in the example.
+pub(crate) fn per_tick(example: &Path) -> Result<f64> {
+    let [short, long] = [TICKS, 3 * TICKS].map(|ticks| {
+        let mut command = Command::new(example);
+        command.arg(ticks.to_string());
+        count(&command)
+    });
+    Ok((long? as f64 - short? as f64) / (2 * TICKS) as f64)
+}
+
+/// The instructions that a command executes in all.
+pub(crate) fn count(command: &Command) -> Result<u64> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-fd=1"]);
-    valgrind.arg(example).arg(ticks.to_string());
+    valgrind.arg(command.get_program()).args(command.get_args());
     let output = shell::output(&mut valgrind, LIMIT)?;
     collected(&output).ok_or_else(|| {
         anyhow!("valgrind's output was not understood: {}", shell::last_lines(&output, 5))

@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `lab-repeat`,
-//! `documents`, `book`, `notices`, `packaging` and `dist`.
+//! `documents`, `book`, `gallery`, `notices`, `packaging` and `dist`.
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod book;
 mod dist;
 mod documents;
 mod fuzz;
+mod gallery;
 mod icount;
 mod lab_repeat;
 mod notices;
@@ -57,7 +58,8 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "bench",
-        about: "measure side by side with cyclictest and hackbench [--quick] [--json FILE]",
+        about: "measure side by side with cyclictest and hackbench [--quick] [--json FILE], or with another version \
+                of rtscope [--against last|COMMIT|PROGRAM]",
         run: bench::run,
     },
     Chore {
@@ -81,6 +83,11 @@ const CHORES: &[Chore] = &[
         name: "book",
         about: "make the documents a book in target/book, and check its links [--renew]",
         run: book::run,
+    },
+    Chore {
+        name: "gallery",
+        about: "make the pages of docs/gallery anew [--only NAME] [--program FILE]",
+        run: gallery::run,
     },
     Chore {
         name: "notices",

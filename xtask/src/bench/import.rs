@@ -75,7 +75,7 @@ pub(super) fn lines(subject: &MeasuredProgram, options: &Options) -> Result<Vec<
 }
 
 /// A log of two threads, in blocks as cyclictest writes them; latencies spread and have a tail.
-fn write_log(path: &Path, count: u64) -> Result<()> {
+pub(super) fn write_log(path: &Path, count: u64) -> Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
     writeln!(
         file,
@@ -103,7 +103,7 @@ fn import(subject: &MeasuredProgram, log: &Path) -> Result<(f64, f64)> {
 }
 
 /// Time in ms of a command, and its peak memory in MB; what it prints is dropped.
-fn timed(command: &mut Command) -> Result<(f64, f64)> {
+pub(super) fn timed(command: &mut Command) -> Result<(f64, f64)> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let began = Instant::now();
     let mut child = shell::start(command)?;

@@ -4,6 +4,8 @@
 //! two neighbours, never a figure of today with one of yesterday. A line says whether its goal is met,
 //! or "level" when the rounds scatter too much to tell; the exit code doesn't: a busy machine is no
 //! mistake of the code. It fails only when something could not be measured.
+//!
+//! With `--against` it compares with another version of rtscope instead, and a regression fails.
 
 mod histogram;
 mod import;
@@ -12,6 +14,7 @@ mod messages;
 mod process;
 mod program;
 mod table;
+mod versions;
 mod wakeup;
 mod wave;
 
@@ -24,7 +27,7 @@ use std::{
 use anyhow::{Result, bail};
 
 use crate::shell;
-use table::Line;
+use table::{Line, Outcome};
 
 /// What is asked of the whole bench.
 struct Options {
@@ -40,6 +43,8 @@ struct Options {
     quick: bool,
     /// The only section that is measured; none for all.
     only: Option<String>,
+    /// The other version of rtscope that is compared with, instead of with other tools.
+    against: Option<String>,
 }
 
 /// The program that is measured, and a folder for its records.
@@ -57,6 +62,7 @@ impl Options {
             json: None,
             quick: false,
             only: None,
+            against: None,
         };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -75,9 +81,13 @@ impl Options {
                     options.only = Some((*name).to_owned());
                     words.next();
                 }
+                ("--against", Some(version)) => {
+                    options.against = Some((*version).to_owned());
+                    words.next();
+                }
                 _ => bail!(
-                    "{word:?} is not expected here: write [--quick] [--json FILE] [--only SECTION], and of \
-                     sections one of {}",
+                    "{word:?} is not expected here: write [--quick] [--json FILE] [--only SECTION] or \
+                     [--against COMMIT|PROGRAM|last], and of sections one of {}",
                     SECTIONS.map(|(name, _)| name).join("; ")
                 ),
             }
@@ -100,14 +110,10 @@ const SECTIONS: [Section; 8] = [
     ("lab", lab::lines),
 ];
 
-/// Measures everything, prints the table, answers whether everything could be measured.
+/// Measures everything and prints the table. Whether everything could be measured, and nothing became slower than in the
+/// version that it is compared with.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let options = Options::parse(words)?;
-    for (program, package) in [("cyclictest", "rt-tests"), ("hackbench", "rt-tests")] {
-        if shell::find(program).is_none() {
-            bail!("{program} is missing: apt-get install {package}");
-        }
-    }
     let folder = crate::scratch()?.join("bench");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
@@ -116,12 +122,34 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let machine = machine();
     println!("{machine}; {} rounds", options.rounds);
 
+    let (lines, is_well) = match &options.against {
+        Some(version) => {
+            let lines = versions::lines(&subject, version, options.rounds)?;
+            let is_well = lines.iter().all(|line| line.outcome() != Some(Outcome::NotMet));
+            (lines, is_well)
+        }
+        None => beside_other_tools(&subject, &options)?,
+    };
+    print!("{}", table::text(&lines));
+    if let Some(file) = &options.json {
+        fs::write(file, table::json(&machine, options.rounds, &lines))?;
+    }
+    Ok(is_well)
+}
+
+/// The lines of all sections that are asked for, and whether all could be measured.
+fn beside_other_tools(subject: &MeasuredProgram, options: &Options) -> Result<(Vec<Line>, bool)> {
+    for (program, package) in [("cyclictest", "rt-tests"), ("hackbench", "rt-tests")] {
+        if shell::find(program).is_none() {
+            bail!("{program} is missing: apt-get install {package}");
+        }
+    }
     let mut lines = Vec::new();
     let mut is_complete = true;
     let asked = |name: &str| options.only.as_ref().is_none_or(|only| only == name);
     for (name, measure) in SECTIONS.into_iter().filter(|(name, _)| asked(name)) {
         eprintln!("measuring: {name}");
-        match measure(&subject, &options) {
+        match measure(subject, options) {
             Ok(measured) => lines.extend(measured),
             Err(error) => {
                 is_complete = false;
@@ -129,11 +157,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
             }
         }
     }
-    print!("{}", table::text(&lines));
-    if let Some(file) = &options.json {
-        fs::write(file, table::json(&machine, options.rounds, &lines))?;
-    }
-    Ok(is_complete)
+    Ok((lines, is_complete))
 }
 
 /// The machine in a line: figures without it mean nothing.

@@ -7,6 +7,7 @@
 mod axe;
 mod kernel;
 mod libtest;
+mod publish;
 mod python;
 mod skips;
 
@@ -221,6 +222,8 @@ impl Run {
         self.inside("kernel", || kernel::make(&log));
         self.book();
         steps.iter().for_each(|step| self.cargo(step));
+        let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
+        self.inside("publish", || publish::trial(&folder, &log));
         self.instructions();
     }
 

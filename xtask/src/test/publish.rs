@@ -1,0 +1,123 @@
+//! Whether each crate can be published: a trial of publishing them all, and a build of what would be uploaded.
+//!
+//! Cargo's own check builds each crate with all that it needs, one after the other, which takes longer than all tests. Here
+//! the packages are unpacked side by side and checked together, so that a file which is missing in one is still found.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::shell;
+
+/// How long packaging may take: it waits for the registry's index.
+const PACK_LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// How long the check may take.
+const CHECK_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// How long unpacking a crate may take.
+const UNPACK_LIMIT: Duration = Duration::from_secs(60);
+
+/// Tries it in a folder. Without the registry there is no trial, which is no failure.
+pub(super) fn trial(folder: &Path, log: &Path) -> Result<String> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    let mut cargo = shell::cargo();
+    cargo.args(["publish", "--dry-run", "--workspace", "--allow-dirty", "--no-verify"]);
+    let tried = shell::logged(cargo.env("CARGO_TARGET_DIR", folder), log, PACK_LIMIT)?;
+    if !tried.is_ok() {
+        let said = shell::last_lines(&tried.log, 20);
+        if is_unreachable(&said) {
+            return Ok("none: the registry can't be reached".to_owned());
+        }
+        bail!("{said}");
+    }
+    let packages = packages(folder)?;
+    ensure!(!packages.is_empty(), "cargo packaged nothing");
+    let room = folder.join("unpacked");
+    unpack(&packages, &room)?;
+    let mut cargo = shell::cargo();
+    cargo.args(["check", "--workspace", "--manifest-path"]).arg(room.join("Cargo.toml"));
+    // As clippy built the dependencies, so that they are there already.
+    let debug = std::env::var("CARGO_PROFILE_DEV_DEBUG");
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", debug.as_deref().unwrap_or("line-tables-only"));
+    cargo.env("CARGO_TERM_COLOR", "never");
+    cargo.env("CARGO_TARGET_DIR", crate::metadata()?.target_directory);
+    let checked = shell::logged(&mut cargo, log, CHECK_LIMIT)?;
+    ensure!(checked.is_ok(), "{}", shell::last_lines(&checked.log, 40));
+    Ok(format!("{} crates, checked as they would be uploaded", packages.len()))
+}
+
+fn is_unreachable(said: &str) -> bool {
+    ["Could not resolve", "Couldn't connect", "download of config.json failed", "network failure"]
+        .iter()
+        .any(|sign| said.contains(sign))
+}
+
+/// The packages that cargo left below a folder: `NAME-VERSION` and the file.
+fn packages(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "crate") {
+                let name = path.file_stem().context("a package without a name")?;
+                found.insert(name.to_string_lossy().into_owned(), path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Unpacks the packages into one workspace, in which each takes the others.
+fn unpack(packages: &BTreeMap<String, PathBuf>, room: &Path) -> Result<()> {
+    fs::create_dir_all(room)?;
+    let (mut members, mut patches) = (String::new(), String::new());
+    for (name, file) in packages {
+        let mut tar = Command::new("tar");
+        shell::output(tar.arg("-xzf").arg(file).arg("-C").arg(room), UNPACK_LIMIT)?;
+        let (of, _version) = name.rsplit_once('-').context("a package without a version")?;
+        let _ = write!(members, "{name:?}, ");
+        let _ = writeln!(patches, "{of} = {{ path = {name:?} }}");
+    }
+    let manifest = format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n[patch.crates-io]\n{patches}"
+    );
+    fs::write(room.join("Cargo.toml"), manifest)?;
+    fs::copy(crate::root().join("Cargo.lock"), room.join("Cargo.lock"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_found_wherever_cargo_leaves_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let deep = folder.path().join("package/tmp");
+        fs::create_dir_all(&deep).expect("a folder");
+        for file in ["package/a-0.1.0.crate", "package/tmp/b-c-0.1.0.crate", "package/tmp/index"] {
+            fs::write(folder.path().join(file), "").expect("written");
+        }
+        let found = packages(folder.path()).expect("read");
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["a-0.1.0", "b-c-0.1.0"]);
+    }
+
+    #[test]
+    fn a_crate_that_cannot_be_packaged_is_no_lack_of_a_network() {
+        assert!(is_unreachable("warning: spurious network error: Could not resolve hostname"));
+        assert!(!is_unreachable("error: all dependencies must have a version requirement"));
+    }
+}
