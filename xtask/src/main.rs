@@ -15,6 +15,7 @@ mod notices;
 mod packages;
 mod packaging;
 mod shell;
+mod soak;
 mod test;
 mod tidy;
 
@@ -70,6 +71,12 @@ const CHORES: &[Chore] = &[
         about: "count how often runs of the lab with the same inputs are equal, and replays of them [--runs N] \
                 [--load N,...] [--at-once N]",
         run: lab_repeat::run,
+    },
+    Chore {
+        name: "soak",
+        about: "kill, stop and starve rtscope at random moments, and check what it leaves [--for 30m] [--seed N] \
+                [--round N] [--only FAULT,...] [--mild] [--program FILE]",
+        run: soak::run,
     },
     Chore {
         name: "documents",

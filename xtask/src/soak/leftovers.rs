@@ -1,0 +1,160 @@
+//! What a round may leave behind: processes, and whatever else of rtscope has a name in the system.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Result;
+
+/// The environment variable by which each process of a round is known, whatever program it runs.
+pub(super) const MARK: &str = "RTSCOPE_SOAK_ROUND";
+
+/// A program's file: its device and inode. A copy of rtscope that only the soak starts has one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProgramFile(u64, u64);
+
+impl ProgramFile {
+    pub(super) fn of(path: &Path) -> Result<ProgramFile> {
+        let found = fs::metadata(path)?;
+        Ok(ProgramFile(found.dev(), found.ino()))
+    }
+}
+
+/// A process that should not be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeftProcess {
+    pub(super) pid: u32,
+    /// It runs the program under test, and not a command that the program started.
+    pub(super) is_program: bool,
+    pub(super) line: String,
+}
+
+/// Living processes that run a program's file, or that have a mark in their environment.
+pub(super) fn processes(program: ProgramFile, mark: &str) -> Vec<LeftProcess> {
+    let entry = format!("{MARK}={mark}");
+    let left = |pid: u32| {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let is_program = ProgramFile::of(&folder.join("exe")).is_ok_and(|file| file == program);
+        let environment = fs::read(folder.join("environ")).unwrap_or_default();
+        let is_marked = environment.split(|byte| *byte == 0).any(|one| one == entry.as_bytes());
+        // A dead process that nobody has waited for yet runs no more.
+        let is_alive = || {
+            let stat = fs::read_to_string(folder.join("stat")).unwrap_or_default();
+            let fields = crate::shell::stat_fields(&stat).unwrap_or_default();
+            fields.first().is_some_and(|state| !["Z", "X"].contains(state))
+        };
+        ((is_program || is_marked) && is_alive()).then(|| {
+            let line = fs::read(folder.join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned();
+            LeftProcess { pid, is_program, line }
+        })
+    };
+    pids().into_iter().filter_map(left).collect()
+}
+
+/// Other programs called rtscope that run: what they change is not ours.
+pub(super) fn others(ours: &[ProgramFile]) -> bool {
+    pids().into_iter().any(|pid| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim() == "rtscope"
+            && ProgramFile::of(Path::new(&format!("/proc/{pid}/exe")))
+                .is_ok_and(|file| !ours.contains(&file))
+    })
+}
+
+fn pids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = std::process::id();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != own).collect()
+}
+
+/// Where names of rtscope's may be, besides its mounts.
+const PLACES: &[&str] = &[
+    "dev/shm/rtscope*",
+    "run/netns/*",
+    "run/rtscope/*.jsonl*",
+    "run/rtscope/*.damaged",
+    "sys/class/net/*",
+    "sys/fs/cgroup/*/rtscope*",
+    "sys/fs/cgroup/rtscope*",
+    "sys/kernel/tracing/instances/rtscope*",
+];
+
+/// What has a name: the soak's own mounts, and files and folders in [`PLACES`], below a root.
+pub(super) fn artefacts(root: &Path) -> BTreeSet<String> {
+    let mounts = fs::read_to_string(root.join("proc/self/mounts")).unwrap_or_default();
+    let mut found: BTreeSet<String> =
+        mounts.lines().map(|line| format!("mount {line}")).collect();
+    for place in PLACES {
+        let whole = root.join(place);
+        let paths = glob::glob(&whole.to_string_lossy()).into_iter().flatten().flatten();
+        found.extend(paths.map(|path| path.display().to_string()));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_program_and_by_its_mark() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = folder.path().join("copy");
+        fs::copy("/bin/sleep", &copy).expect("a copy");
+        let file = ProgramFile::of(&copy).expect("there");
+        let mark = format!("test-{}", std::process::id());
+        let start = |program: &Path, mark: &str| {
+            let mut command = Command::new(program);
+            command.arg("1000").env(MARK, mark).stdin(Stdio::null());
+            command.spawn().expect("starts")
+        };
+        assert_eq!(processes(file, &mark), []);
+        let mut all = [start(&copy, "another"), start(Path::new("/bin/sleep"), &mark)];
+        // A process that has been forked runs its program a moment later.
+        let mut found = Vec::new();
+        for _ in 0..250 {
+            found = processes(file, &mark);
+            if found.len() == 2 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        for child in &mut all {
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+        }
+        let kind = |pid: u32| found.iter().find(|one| one.pid == pid).map(|one| one.is_program);
+        assert_eq!((kind(all[0].id()), kind(all[1].id())), (Some(true), Some(false)), "{found:?}");
+        assert_eq!(processes(file, &mark), []);
+    }
+
+    #[test]
+    fn a_mount_a_file_and_an_instance_are_found() {
+        let root = tempfile::tempdir().expect("a folder");
+        let make = |path: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, "tmpfs /a tmpfs rw 0 0\n").expect("written");
+        };
+        let before = artefacts(root.path());
+        for path in [
+            "proc/self/mounts",
+            "dev/shm/rtscope-line-x",
+            "run/rtscope/12-34.jsonl",
+            "sys/kernel/tracing/instances/rtscope-9-0",
+            "sys/fs/cgroup/cpuset/rtscope-shield",
+        ] {
+            make(path);
+        }
+        make("run/rtscope/lock");
+        assert_eq!(before.len(), 0);
+        assert_eq!(artefacts(root.path()).len(), 5);
+    }
+}
