@@ -1,5 +1,5 @@
-//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `lab-repeat`,
-//! `documents`, `book`, `notices`, `packaging` and `dist`.
+//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `soak`,
+//! `lab-repeat`, `documents`, `book`, `notices`, `packaging` and `dist`.
 
 #![forbid(unsafe_code)]
 

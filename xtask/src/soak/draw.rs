@@ -60,11 +60,9 @@ impl Choice {
         let mut random = fastrand::Rng::with_seed(own);
         let fits = |fault: &Fault| self.subjects.iter().any(|one| one.subject.fits(*fault));
         let faults = self.faults.iter().filter(|fault| fits(fault));
-        let fault =
-            *weighted(&mut random, faults.map(|fault| (fault, fault.weight())).collect())?;
+        let fault = *weighted(&mut random, faults.map(|fault| (fault, fault.weight())).collect())?;
         let subjects = self.subjects.iter().filter(|one| one.subject.fits(fault));
-        let ready =
-            weighted(&mut random, subjects.map(|one| (one, one.subject.weight)).collect())?;
+        let ready = weighted(&mut random, subjects.map(|one| (one, one.subject.weight)).collect())?;
         let settings = match ready.subject.changes_settings() {
             true => {
                 let most = self.settings.len().min(4);
@@ -112,7 +110,7 @@ impl Choice {
 /// The moment of a fault: anywhere, or in the part in which settings are changed. A fault that lasts needs time to be felt.
 fn moment(random: &mut fastrand::Rng, fault: Fault, span: Duration) -> Duration {
     let whole_s = span.as_secs_f64();
-    let lasts = fault.ending_signal().is_none();
+    let lasts = fault.ending_signal().is_none() || fault == Fault::OutOfMemory;
     let until_s = if lasts {
         whole_s * 0.7
     } else if random.bool() {

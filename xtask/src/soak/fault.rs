@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    keeper::{Keeper, Undo, clock_ahead_ns, set_clock, set_online},
+    keeper::{Held, Keeper, Undo, clock_ahead_ns, set_clock, set_online},
     machine::{self, Machine},
 };
 
@@ -28,6 +28,7 @@ pub(super) enum Fault {
     ClockStep,
     CpuOff,
     Memory,
+    OutOfMemory,
     TracefsGone,
 }
 
@@ -70,6 +71,12 @@ const ROWS: &[FaultRow] = &[
         about: "another process uses up memory",
     },
     FaultRow {
+        fault: Fault::OutOfMemory,
+        name: "oom",
+        weight: 5,
+        about: "a cgroup allows the program 256 KiB more memory",
+    },
+    FaultRow {
         fault: Fault::TracefsGone,
         name: "tracefs",
         weight: 6,
@@ -108,7 +115,8 @@ impl Fault {
     /// The signal by which the program may end.
     pub(super) fn ending_signal(self) -> Option<Signal> {
         match self {
-            Fault::Kill => Some(Signal::KILL),
+            // The kernel kills what has no memory.
+            Fault::Kill | Fault::OutOfMemory => Some(Signal::KILL),
             Fault::Terminate => Some(Signal::TERM),
             Fault::Interrupt => Some(Signal::INT),
             _ => None,
@@ -144,6 +152,8 @@ pub(super) struct Target<'a> {
     pub(super) machine: &'a Machine,
     /// The small disk on which the record is, in a round that fills it.
     pub(super) disk: &'a Path,
+    /// The cgroup into which the program goes, in a round that limits its memory.
+    pub(super) limit: Option<&'a MemoryLimit<'a>>,
 }
 
 /// Does it, waits, and ends it. The program may have ended meanwhile, or go on.
@@ -181,6 +191,12 @@ pub(super) fn strike(fault: Fault, strength: Strength, mut on: Target) -> Result
             // At the end of its standard input it ends.
             drop(eater.stdin.take());
             eater.wait()?;
+        }
+        Fault::OutOfMemory => {
+            let limit = on.limit.context("a round without a cgroup")?;
+            limit.enter(on.child.id())?;
+            on.wait(strength.lasts)?;
+            limit.lift()?;
         }
         Fault::TracefsGone => {
             let mount = Path::new(machine::TRACEFS);
@@ -288,6 +304,49 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A cgroup that allows little memory. It is removed when the value is dropped.
+pub(super) struct MemoryLimit<'a> {
+    folder: PathBuf,
+    file: &'static str,
+    #[expect(dead_code, reason = "dropping it removes the cgroup")]
+    held: Held<'a>,
+}
+
+impl<'a> MemoryLimit<'a> {
+    /// So little that the next pages are too many.
+    const BYTES: &'static str = "262144";
+
+    pub(super) fn make(keeper: &'a Keeper) -> Result<MemoryLimit<'a>> {
+        let (hierarchy, file) = machine::memory_cgroups().context("no cgroup limits memory")?;
+        let folder = hierarchy.join(format!("soak-{}", std::process::id()));
+        let held = keeper.hold(Undo::Folder(folder.clone()))?;
+        fs::create_dir(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let limit = MemoryLimit { folder, file, held };
+        limit.write(file, Self::BYTES)?;
+        Ok(limit)
+    }
+
+    /// Moves a process into it. One that has ended meanwhile needs no limit.
+    fn enter(&self, pid: u32) -> Result<()> {
+        match fs::write(self.folder.join("cgroup.procs"), pid.to_string()) {
+            Err(error) if error.raw_os_error() != Some(NO_PROCESS) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn lift(&self) -> Result<()> {
+        self.write(self.file, if self.file == "memory.max" { "max" } else { "-1" })
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(file);
+        fs::write(&path, text).with_context(|| format!("can't write {}", path.display()))
+    }
+}
+
+/// ESRCH: there is no such process.
+const NO_PROCESS: i32 = 3;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,5 +364,7 @@ mod tests {
     fn half_of_all_rounds_kill() {
         let all: u32 = Fault::all().map(Fault::weight).sum();
         assert!(Fault::Kill.weight() * 2 >= all, "{all}");
+        let kills = |fault: &Fault| fault.ending_signal() == Some(Signal::KILL);
+        assert_eq!(Fault::all().filter(kills).count(), 2);
     }
 }

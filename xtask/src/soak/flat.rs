@@ -28,6 +28,9 @@ const WEEK_S: f64 = 7.0 * 24.0 * 3600.0;
 /// Fewer samples show no slope.
 const SAMPLES_MIN: usize = 30;
 
+/// How long the witness may take to start.
+const STARTS_IN: Duration = Duration::from_secs(60);
+
 /// One look at the witness.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
@@ -111,16 +114,41 @@ impl<'a> Witness<'a> {
     /// Starts it on the first CPU, which no fault takes away.
     pub(super) fn start(program: &Path, folder: &Path, keeper: &'a Keeper) -> Result<Witness<'a>> {
         let plan = folder.join("witness.toml");
-        let text = "name = 'witness'\n[sampler]\ncpus = '0'\n[[phase]]\nname = 'rest'\nduration = '8d'\n";
+        let text =
+            "name = 'witness'\n[sampler]\ncpus = '0'\n[[phase]]\nname = 'rest'\nduration = '8d'\n";
         fs::write(&plan, text)?;
         let record = folder.join("witness");
-        let mut command = Command::new(program);
-        command.arg("run").arg(&plan).arg("--out").arg(&record).arg("--quiet");
+        // Its control thread too: the CPUs of a thread that is pinned to the last CPU change when that goes away.
+        let mut command = Command::new("taskset");
+        command
+            .args(["--cpu-list", "0"])
+            .arg(program)
+            .arg("run")
+            .arg(&plan)
+            .arg("--out")
+            .arg(&record)
+            .arg("--quiet");
         let file = fs::File::create(folder.join("witness.log"))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = shell::start(&mut command)?;
         let held = Some(keeper.hold(Undo::Process(child.id()))?);
-        Ok(Witness { child, held, began: Instant::now(), record, samples: Vec::new() })
+        let mut witness =
+            Witness { child, held, began: Instant::now(), record, samples: Vec::new() };
+        witness.wait_until_it_measures()?;
+        Ok(witness)
+    }
+
+    /// From here on its threads stay where they are.
+    fn wait_until_it_measures(&mut self) -> Result<()> {
+        let events = self.record.join("events.jsonl");
+        while self.began.elapsed() < STARTS_IN {
+            anyhow::ensure!(self.child.try_wait()?.is_none(), "the witness did not start");
+            if fs::read_to_string(&events).is_ok_and(|text| text.contains("phase-started")) {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        anyhow::bail!("the witness did not start within {} s", STARTS_IN.as_secs());
     }
 
     /// Stops it for a moment, and lets it go on.

@@ -8,10 +8,12 @@ use std::{
     fmt,
     io::{self, BufRead, BufReader, Write},
     os::unix::process::CommandExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     str::FromStr,
     sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -31,6 +33,8 @@ pub(super) enum Undo {
     Process(u32),
     /// Settings may be changed by the program under test.
     Settings,
+    /// A folder of the kernel's, such as a cgroup, was made.
+    Folder(PathBuf),
 }
 
 impl fmt::Display for Undo {
@@ -40,6 +44,7 @@ impl fmt::Display for Undo {
             Undo::Clock { ahead_ns } => write!(f, "clock {ahead_ns}"),
             Undo::Process(pid) => write!(f, "process {pid}"),
             Undo::Settings => f.write_str("settings 0"),
+            Undo::Folder(path) => write!(f, "folder {}", path.display()),
         }
     }
 }
@@ -54,6 +59,7 @@ impl FromStr for Undo {
             "clock" => Undo::Clock { ahead_ns: of.parse()? },
             "process" => Undo::Process(of.parse()?),
             "settings" => Undo::Settings,
+            "folder" => Undo::Folder(of.into()),
             _ => anyhow::bail!("{what:?} can't be undone"),
         })
     }
@@ -76,8 +82,22 @@ impl Undo {
                 restore.args(["tune", "restore"]).stdin(Stdio::null());
                 restore.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
             }
+            Undo::Folder(path) => remove_folder(path)?,
         }
         Ok(())
+    }
+}
+
+/// Removes a cgroup when its last process has ended, which takes the kernel a moment.
+fn remove_folder(path: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match std::fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(_) if tries < 100 => thread::sleep(Duration::from_millis(20)),
+            removed => return removed,
+        }
+        tries += 1;
     }
 }
 
@@ -97,10 +117,8 @@ pub(super) fn clock_ahead_ns() -> i64 {
 pub(super) fn set_clock(ahead_ns: i64) -> io::Result<()> {
     let now = clock_gettime(ClockId::Monotonic);
     let ns = now.tv_sec * 1_000_000_000 + now.tv_nsec + ahead_ns;
-    let time = Timespec {
-        tv_sec: ns.div_euclid(1_000_000_000),
-        tv_nsec: ns.rem_euclid(1_000_000_000),
-    };
+    let time =
+        Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) };
     Ok(clock_settime(ClockId::Realtime, time)?)
 }
 
@@ -108,7 +126,7 @@ pub(super) fn set_clock(ahead_ns: i64) -> io::Result<()> {
 pub(super) struct Keeper {
     child: Child,
     pipe: Mutex<Option<ChildStdin>>,
-    program: std::path::PathBuf,
+    program: PathBuf,
 }
 
 impl Keeper {
@@ -119,6 +137,16 @@ impl Keeper {
         let mut child = command.spawn().context("can't start the keeper")?;
         let pipe = Mutex::new(child.stdin.take());
         Ok(Keeper { child, pipe, program: program.to_owned() })
+    }
+
+    /// One that undoes nothing: a test has no program of its own to be the keeper.
+    #[cfg(test)]
+    pub(super) fn of_tests() -> Keeper {
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().expect("starts");
+        let pipe = Mutex::new(child.stdin.take());
+        Keeper { child, pipe, program: "true".into() }
     }
 
     /// To be called before something is done to the machine.
@@ -221,6 +249,7 @@ mod tests {
             Undo::Clock { ahead_ns: i64::MIN },
             Undo::Process(12),
             Undo::Settings,
+            Undo::Folder("/sys/fs/cgroup/a b".into()),
         ];
         for undo in all {
             assert_eq!(undo.to_string().parse::<Undo>().expect("read"), undo);

@@ -55,15 +55,27 @@ pub(super) fn processes(program: ProgramFile, mark: &str) -> Vec<LeftProcess> {
     pids().into_iter().filter_map(left).collect()
 }
 
-/// Other programs called rtscope that run: what they change is not ours.
-pub(super) fn others(ours: &[ProgramFile]) -> bool {
-    pids().into_iter().any(|pid| {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.trim() == "rtscope"
-            && ProgramFile::of(Path::new(&format!("/proc/{pid}/exe")))
-                .is_ok_and(|file| !ours.contains(&file))
-    })
+/// Who else changes settings at this moment: another rtscope with a journal, or a program that holds CPUs awake.
+pub(super) fn others(ours: &[ProgramFile]) -> Vec<String> {
+    let is_foreign = |pid: u32| {
+        ProgramFile::of(Path::new(&format!("/proc/{pid}/exe")))
+            .is_ok_and(|exe| !ours.contains(&exe))
+    };
+    let journals = glob::glob("/run/rtscope/*-*.jsonl").into_iter().flatten().flatten();
+    let journals = journals.filter(|path| owner(path).is_some_and(is_foreign));
+    let holds = |pid: &u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|path| path == Path::new(AWAKE))
+    };
+    let holders = pids().into_iter().filter(|pid| is_foreign(*pid)).filter(holds);
+    let holders = holders.map(|pid| format!("process {pid} holds {AWAKE}"));
+    journals.map(|path| path.display().to_string()).chain(holders).collect()
 }
+
+/// While a program has this file open, its value counts.
+const AWAKE: &str = "/dev/cpu_dma_latency";
 
 fn pids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -72,29 +84,39 @@ fn pids() -> Vec<u32> {
     pids.filter(|pid| *pid != own).collect()
 }
 
+/// How the name of a mount begins.
+pub(super) const MOUNT: &str = "mount ";
+
 /// Where names of rtscope's may be, besides its mounts.
 const PLACES: &[&str] = &[
     "dev/shm/rtscope*",
-    "run/netns/*",
+    "run/netns/rtscope*",
     "run/rtscope/*.jsonl*",
     "run/rtscope/*.damaged",
-    "sys/class/net/*",
+    "sys/class/net/rtscope*",
     "sys/fs/cgroup/*/rtscope*",
     "sys/fs/cgroup/rtscope*",
     "sys/kernel/tracing/instances/rtscope*",
 ];
 
-/// What has a name: the soak's own mounts, and files and folders in [`PLACES`], below a root.
+/// What has a name: the soak's own mounts, and files and folders in [`PLACES`], below a root. What belongs to a living
+/// process is no leftover.
 pub(super) fn artefacts(root: &Path) -> BTreeSet<String> {
     let mounts = fs::read_to_string(root.join("proc/self/mounts")).unwrap_or_default();
-    let mut found: BTreeSet<String> =
-        mounts.lines().map(|line| format!("mount {line}")).collect();
+    let mut found: BTreeSet<String> = mounts.lines().map(|line| format!("{MOUNT}{line}")).collect();
     for place in PLACES {
         let whole = root.join(place);
         let paths = glob::glob(&whole.to_string_lossy()).into_iter().flatten().flatten();
+        let paths = paths.filter(|path| owner(path).is_none_or(|pid| !pids().contains(&pid)));
         found.extend(paths.map(|path| path.display().to_string()));
     }
     found
+}
+
+/// The process whose number is in a name: a journal's is `PID-STARTTIME.jsonl`, an instance's `rtscope-PID-N`.
+fn owner(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    name.split('-').find_map(|part| part.parse().ok())
 }
 
 #[cfg(test)]
@@ -147,13 +169,17 @@ mod tests {
         for path in [
             "proc/self/mounts",
             "dev/shm/rtscope-line-x",
-            "run/rtscope/12-34.jsonl",
-            "sys/kernel/tracing/instances/rtscope-9-0",
+            "run/rtscope/4000000-34.jsonl",
+            "sys/kernel/tracing/instances/rtscope-4000001-0",
             "sys/fs/cgroup/cpuset/rtscope-shield",
         ] {
             make(path);
         }
         make("run/rtscope/lock");
+        make(&format!(
+            "sys/kernel/tracing/instances/rtscope-{}-0",
+            std::os::unix::process::parent_id()
+        ));
         assert_eq!(before.len(), 0);
         assert_eq!(artefacts(root.path()).len(), 5);
     }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::process::CommandExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::Duration,
@@ -74,6 +74,10 @@ impl Machine {
                 Fault::ClockStep if !is_root() => Some("needs root".to_owned()),
                 Fault::Memory => (memory_to_use_mib() == 0)
                     .then(|| format!("needs more than {MEMORY_KEPT_MIB} MiB of free memory")),
+                Fault::OutOfMemory => memory_cgroups()
+                    .filter(|_| is_root())
+                    .is_none()
+                    .then(|| "needs root and the memory controller of cgroups".to_owned()),
                 Fault::CpuOff => machine.try_cpu(keeper)?,
                 _ => None,
             };
@@ -164,6 +168,20 @@ pub(super) fn pinned_by_others(cpu: u32) -> Option<String> {
         let of_round = String::from_utf8_lossy(&environment).contains(MARK);
         (!of_round).then(|| format!("thread{}", field("Name:").unwrap_or_default()))
     })
+}
+
+/// Where a cgroup limits memory, and the file that does.
+pub(super) fn memory_cgroups() -> Option<(PathBuf, &'static str)> {
+    let version_1 = Path::new("/sys/fs/cgroup/memory");
+    if version_1.join("memory.limit_in_bytes").exists() {
+        return Some((version_1.to_owned(), "memory.limit_in_bytes"));
+    }
+    let version_2 = Path::new("/sys/fs/cgroup");
+    let given = fs::read_to_string(version_2.join("cgroup.subtree_control")).unwrap_or_default();
+    given
+        .split_whitespace()
+        .any(|one| one == "memory")
+        .then(|| (version_2.to_owned(), "memory.max"))
 }
 
 /// How much memory may be used up, so that enough is kept for everybody else.

@@ -21,7 +21,7 @@ mod sums;
 mod tally;
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -119,6 +119,9 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         Some(program) => fs::canonicalize(program)?,
         None => shell::built(&["-p", "rtscope"])?,
     };
+    // Two soaks would find what the other one does.
+    let lock = File::create(crate::scratch()?.join("soak.lock"))?;
+    lock.try_lock().context("another soak runs in this checkout")?;
     let folder = crate::scratch()?.join("soak");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

@@ -50,7 +50,8 @@ const FILES: &[&str] = &[
 ];
 
 /// Files that only the kernel writes, though a pattern of [`FILES`] fits them.
-const OF_KERNEL: &[&str] = &["cpuset.memory_pressure", "cpuset.effective_cpus", "cpuset.effective_mems"];
+const OF_KERNEL: &[&str] =
+    &["cpuset.memory_pressure", "cpuset.effective_cpus", "cpuset.effective_mems"];
 
 /// Values by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

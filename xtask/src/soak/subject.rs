@@ -22,7 +22,7 @@ pub(super) struct Subject {
     pub(super) keeps: bool,
 }
 
-const RUN: Subject = Subject {
+pub(super) const RUN: Subject = Subject {
     name: "run",
     line: "run {plan} --out {out} --quiet {--set}",
     weight: 8,
@@ -163,9 +163,11 @@ impl Subject {
             "{out}" => path(places.out),
             "{load}" => places.load.split(' ').map(str::to_owned).collect(),
             "{set}" => places.settings.iter().map(|&one| one.to_owned()).collect(),
-            "{--set}" => {
-                places.settings.iter().flat_map(|&one| ["--set".to_owned(), one.to_owned()]).collect()
-            }
+            "{--set}" => places
+                .settings
+                .iter()
+                .flat_map(|&one| ["--set".to_owned(), one.to_owned()])
+                .collect(),
             word => vec![word.to_owned()],
         });
         words.collect()

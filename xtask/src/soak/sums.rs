@@ -32,9 +32,10 @@ struct Files {
 /// Whether a record was begun: its first event is complete.
 pub(super) fn is_begun(folder: &Path) -> bool {
     let events = fs::read(folder.join("events.jsonl")).unwrap_or_default();
-    events.split_inclusive(|byte| *byte == b'\n').next().is_some_and(|line| {
-        line.ends_with(b"\n") && serde_json::from_slice::<Value>(line).is_ok()
-    })
+    events
+        .split_inclusive(|byte| *byte == b'\n')
+        .next()
+        .is_some_and(|line| line.ends_with(b"\n") && serde_json::from_slice::<Value>(line).is_ok())
 }
 
 /// Whether a record says that it is complete.
@@ -76,7 +77,8 @@ pub(super) fn check(folder: &Path, document: &Value, lived: Duration) -> Vec<Str
     }
     for (key, other) in &shown {
         if !files.sums.contains_key(key) && *other != Counts::default() {
-            problems.push(format!("cell and thread {key:?}: the report has {other:?}, no slice has"));
+            problems
+                .push(format!("cell and thread {key:?}: the report has {other:?}, no slice has"));
         }
     }
     let lived_ns = u64::try_from(lived.as_nanos()).unwrap_or(u64::MAX);
@@ -152,9 +154,9 @@ impl Files {
         if planned != recorded + missed {
             wrong("a slice's sum is wrong");
         }
-        let bins: u64 = slice["bins"].as_array().map_or(0, |bins| {
-            bins.iter().map(|bin| bin[1].as_u64().unwrap_or(0)).sum()
-        });
+        let bins: u64 = slice["bins"]
+            .as_array()
+            .map_or(0, |bins| bins.iter().map(|bin| bin[1].as_u64().unwrap_or(0)).sum());
         if bins + slice["unplaced"]["count"].as_u64().unwrap_or(0) != recorded {
             wrong("the histogram of a slice isn't what it recorded");
         }

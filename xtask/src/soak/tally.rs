@@ -152,7 +152,7 @@ pub(super) fn markdown(tally: &Tally, head: &Head) -> String {
         ("Skipped", head.skipped.iter().map(|(what, why)| format!("{what}: {why}")).collect()),
         ("Changed by the kernel alone when a CPU went offline", head.changed_by_kernel.clone()),
         ("Not done", counted(&tally.not_done)),
-        ("Doubtful, because another rtscope ran", counted(&tally.doubt)),
+        ("Doubtful, because another program changed settings", counted(&tally.doubt)),
         ("Failures", tally.failures.iter().map(|one| shown(one, head.seed)).collect()),
     ];
     for (title, list) in lists {

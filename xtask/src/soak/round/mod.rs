@@ -10,12 +10,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use rustix::process::Signal;
 
 use super::{
     draw::{Drawn, Restorer},
-    fault::{Fault, SmallDisk, Struck, Target, send, strike},
+    fault::{Fault, MemoryLimit, SmallDisk, Struck, Target, send, strike},
     keeper::{Keeper, Undo},
-    leftovers::{self, MARK, ProgramFile},
+    leftovers::{self, MARK, MOUNT, ProgramFile},
     machine::Machine,
     snapshot::Snapshot,
     subject::{Places, Subject, plan},
@@ -29,8 +30,14 @@ const HANGS: Duration = Duration::from_secs(60);
 /// Loads of a killed run die at once; on a busy machine the kernel takes a while to end them.
 const DIES_IN: Duration = Duration::from_secs(5);
 
-/// Other programs called rtscope may change settings: how long is waited for their end.
-const OTHERS_END_IN: Duration = Duration::from_secs(20);
+/// Another rtscope may have changed settings: how long is waited for its end.
+const OTHERS_END_IN: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 10 });
+
+/// The kernel takes a moment to move threads back, and to remove a cgroup.
+const SETTLES_IN: Duration = Duration::from_secs(3);
+
+/// Of a shield that stays, each thread differs: so many are told.
+const TOLD_MAX: usize = 8;
 
 /// How often something is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
@@ -129,15 +136,20 @@ impl Stage<'_> {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => fs::create_dir_all(&self.folder)?,
         }
-        let disturbed = self.wait_for_others();
+        let mut disturbed = self.wait_for_others();
         let root = Path::new("/");
         let (before, named) = (Snapshot::take(root), leftovers::artefacts(root));
+        disturbed |= !leftovers::others(&self.ours).is_empty();
         let disk = match drawn.fault {
             Fault::DiskFull => Some(SmallDisk::mount(self.folder.join("disk"))?),
             _ => None,
         };
         let out = disk.as_ref().map_or(&self.folder, |disk| &disk.0).join("out");
-        let (struck, words, finished) = self.strike(drawn, &out)?;
+        let limit = match drawn.fault {
+            Fault::OutOfMemory => Some(MemoryLimit::make(self.keeper)?),
+            _ => None,
+        };
+        let (struck, words, finished) = self.strike(drawn, &out, limit.as_ref())?;
         let line = words.join(" ");
         let mut problems = finished.problems(drawn.fault, &struck);
         problems.extend(self.left_processes(drawn, &struck));
@@ -147,34 +159,42 @@ impl Stage<'_> {
         if drawn.ready.subject.records {
             problems.extend(self.check_record(&out, &finished)?);
         }
-        drop(disk);
-        let changed = within(Duration::from_secs(3), || {
-            let mut changed = before.differences(&Snapshot::take(root));
+        drop((disk, limit));
+        let changed = within(SETTLES_IN, || {
+            disturbed |= !leftovers::others(&self.ours).is_empty();
             let now = leftovers::artefacts(root);
-            changed.extend(now.difference(&named).map(|name| format!("left behind: {name}")));
-            changed.extend(named.difference(&now).map(|name| format!("taken away: {name}")));
+            let left = now.difference(&named).map(|name| format!("left behind: {name}"));
+            let mut changed: Vec<String> = left.collect();
+            changed.extend(before.differences(&Snapshot::take(root)));
+            // Others remove what is theirs, but nobody else sees the mounts.
+            let away = named.difference(&now).filter(|name| name.starts_with(MOUNT));
+            changed.extend(away.map(|name| format!("taken away: {name}")));
+            if !changed.is_empty() {
+                disturbed |= !leftovers::others(&self.ours).is_empty();
+            }
             changed
         });
         let mut outcome = Outcome { struck, line, problems, doubtful: Vec::new() };
         // What another program changes meanwhile is not ours; what stays changed without one is.
-        match disturbed || leftovers::others(&self.ours) {
+        match disturbed {
             true => outcome.doubtful = changed,
-            false => outcome.problems.extend(changed),
+            false => outcome.problems.extend(first_ones(changed)),
         }
         Ok(outcome)
     }
 
-    /// Waits until no other program called rtscope runs; whether one still does.
+    /// Waits until nobody else changes settings; whether somebody still does.
     fn wait_for_others(&self) -> bool {
-        let others = || match leftovers::others(&self.ours) {
-            true => vec!["another rtscope runs".to_owned()],
-            false => Vec::new(),
-        };
-        !within(OTHERS_END_IN, others).is_empty()
+        !within(OTHERS_END_IN, || leftovers::others(&self.ours)).is_empty()
     }
 
     /// Starts the command, waits for the moment, strikes, and waits for the end.
-    fn strike(&self, drawn: &Drawn, out: &Path) -> Result<(Struck, Vec<String>, Finished)> {
+    fn strike(
+        &self,
+        drawn: &Drawn,
+        out: &Path,
+        limit: Option<&MemoryLimit>,
+    ) -> Result<(Struck, Vec<String>, Finished)> {
         let file = self.folder.join("plan.toml");
         fs::write(&file, plan(drawn.load))?;
         let places = Places {
@@ -190,33 +210,37 @@ impl Stage<'_> {
         let mut child = shell::start(&mut command)?;
         let held = self.keeper.hold(Undo::Process(child.id()))?;
         thread::sleep(drawn.moment);
-        let struck = self.strike_child(drawn, &mut child);
+        let struck = self.strike_child(drawn, &mut child, limit);
         let status = shell::wait(&mut child, HANGS)?;
         let lived = began.elapsed();
         held.forget()?;
         Ok((struck?, words, self.finished("subject", status, lived)?))
     }
 
-    fn strike_child(&self, drawn: &Drawn, child: &mut Child) -> Result<Struck> {
-        let disk = self.folder.join("disk");
-        let target = Target { child, keeper: self.keeper, machine: self.machine, disk: &disk };
+    fn strike_child(
+        &self,
+        drawn: &Drawn,
+        child: &mut Child,
+        limit: Option<&MemoryLimit>,
+    ) -> Result<Struck> {
+        let (keeper, machine, disk) = (self.keeper, self.machine, self.folder.join("disk"));
+        let target = Target { child, keeper, machine, disk: &disk, limit };
         strike(drawn.fault, drawn.strength, target)
             .with_context(|| format!("fault {}", drawn.fault.name()))
     }
 
     /// Processes that outlive the command; all of them are ended.
     fn left_processes(&self, drawn: &Drawn, struck: &Struck) -> Vec<String> {
-        let is_killed = drawn.fault == Fault::Kill && *struck == Struck::Hit;
-        let may_stay = |is_program: bool| {
-            is_killed && drawn.ready.subject.command_survives && !is_program
-        };
+        let is_killed = drawn.fault.ending_signal() == Some(Signal::KILL) && *struck == Struck::Hit;
+        let may_stay =
+            |is_program: bool| is_killed && drawn.ready.subject.command_survives && !is_program;
         let look = || {
             let found = leftovers::processes(self.file, &self.mark);
             found.into_iter().filter(|one| !may_stay(one.is_program)).collect()
         };
         let left = within(DIES_IN, look);
         for one in leftovers::processes(self.file, &self.mark) {
-            send(one.pid, rustix::process::Signal::KILL);
+            send(one.pid, Signal::KILL);
         }
         left.iter().map(|one| format!("still running: {} {}", one.pid, one.line)).collect()
     }
@@ -233,7 +257,7 @@ impl Stage<'_> {
             let mut child = shell::start(&mut self.command(&words, "killed-restore")?)?;
             let held = self.keeper.hold(Undo::Process(child.id()))?;
             thread::sleep(after);
-            send(child.id(), rustix::process::Signal::KILL);
+            send(child.id(), Signal::KILL);
             child.wait()?;
             held.forget()?;
         }
@@ -291,7 +315,8 @@ impl Finished {
     /// Why it did not do what was asked.
     pub(super) fn first_complaint(&self) -> String {
         let line = self.err.lines().next().unwrap_or("it said nothing");
-        format!("{} ({:?})", line.trim_start_matches("rtscope: "), self.status)
+        let how = self.status.map_or("it hung".to_owned(), |status| status.to_string());
+        format!("{} ({how})", line.trim_start_matches("rtscope: "))
     }
 
     fn signal(&self) -> Option<i32> {
@@ -325,6 +350,14 @@ impl Finished {
     }
 }
 
+/// The first of many, and how many more there are.
+fn first_ones(mut all: Vec<String>) -> Vec<String> {
+    let more = all.len().saturating_sub(TOLD_MAX);
+    all.truncate(TOLD_MAX);
+    all.extend((more > 0).then(|| format!("and {more} more differences")));
+    all
+}
+
 /// Looks again until there is nothing, or the time is over. What is there then.
 fn within<T>(limit: Duration, mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
     let until = Instant::now() + limit;
@@ -338,40 +371,4 @@ fn within<T>(limit: Duration, mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn finished(status: Option<i32>, err: &str) -> Finished {
-        let status = status.map(ExitStatus::from_raw);
-        Finished { status, lived: Duration::ZERO, out: String::new(), err: err.to_owned() }
-    }
-
-    /// As wait(2) has it: a code is in the second byte, a signal in the first.
-    #[test]
-    fn an_end_that_no_fault_explains_is_a_problem() {
-        let found = |one: &Finished, fault, struck: &Struck| one.problems(fault, struck).join("\n");
-        let killed = finished(Some(9), "");
-        assert_eq!(found(&killed, Fault::Kill, &Struck::Hit), "");
-        assert_eq!(found(&killed, Fault::Kill, &Struck::TooLate), "signal 9 ended it");
-        assert_eq!(found(&killed, Fault::Memory, &Struck::Hit), "signal 9 ended it");
-        for code in 0..4 {
-            assert_eq!(found(&finished(Some(code << 8), ""), Fault::Stop, &Struck::Hit), "");
-        }
-        let panicked = finished(Some(101 << 8), "thread 'main' panicked at x\n");
-        let text = found(&panicked, Fault::Stop, &Struck::Hit);
-        assert!(text.contains("code was 101") && text.contains("it panicked"), "{text}");
-        assert_eq!(found(&finished(None, ""), Fault::Stop, &Struck::Hit), "it hung for 60 s");
-        assert!(killed.is_killed() && !panicked.is_killed());
-    }
-
-    #[test]
-    fn what_goes_away_in_time_is_nothing() {
-        let mut left = 3;
-        let found = within(Duration::from_secs(60), || {
-            left -= 1;
-            vec![(); left]
-        });
-        assert!(found.is_empty());
-        assert_eq!(within(Duration::ZERO, || vec![1]), [1]);
-    }
-}
+mod tests;
