@@ -126,7 +126,11 @@ fn swap_areas(text: &str) -> String {
 /// The flag of a thread that nobody may move.
 const NO_SETAFFINITY: u64 = 0x0400_0000;
 
-/// Of every thread its cpuset, policy, priorities and, if it may be moved, its CPUs.
+/// The flag of a thread of the kernel.
+const OF_KERNEL_ITSELF: u64 = 0x0020_0000;
+
+/// Of every thread its cpuset and, if it may be moved, its CPUs: a shield moves all of them. Of the kernel's threads also
+/// policy and priorities: those of a program are its owner's, who may renice it at any time.
 fn threads(root: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
     let pattern = root.join("proc/[0-9]*/task/[0-9]*");
     for folder in glob::glob(&pattern.to_string_lossy()).into_iter().flatten().flatten() {
@@ -148,16 +152,18 @@ fn thread(stat: &str, status: &str, cpuset: &str) -> Option<(String, String)> {
         return None;
     }
     let (name, id) = (stat.split_once('(')?.1.rsplit_once(')')?.0, stat.split_once(' ')?.0);
-    let is_bound = field(9)?.parse::<u64>().ok()? & NO_SETAFFINITY != 0;
+    let flags: u64 = field(9)?.parse().ok()?;
+    let is_bound = flags & NO_SETAFFINITY != 0;
     let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let cpus = if is_bound { "bound" } else { cpus.trim() };
-    let (nice, priority, policy) = (field(19)?, field(40)?, field(41)?);
+    let mut state = format!("cpuset {cpuset}, CPUs {cpus}");
+    if flags & OF_KERNEL_ITSELF != 0 {
+        let (nice, priority, policy) = (field(19)?, field(40)?, field(41)?);
+        state += &format!(", nice {nice}, priority {priority}, policy {policy}");
+    }
     // A worker of the kernel changes its name with its work.
     let name = if name.starts_with("kworker/") { "kworker" } else { name };
-    Some((
-        format!("{THREAD}{id} {name} of {}", field(22)?),
-        format!("cpuset {cpuset}, CPUs {cpus}, nice {nice}, priority {priority}, policy {policy}"),
-    ))
+    Some((format!("{THREAD}{id} {name} of {}", field(22)?), state))
 }
 
 #[cfg(test)]
@@ -177,9 +183,12 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("made");
             fs::write(path, text).expect("written");
         }
-        fs::write(folder.path().join("proc/7/task/7/stat"), stat("0", "0")).expect("written");
+        fs::write(folder.path().join("proc/7/task/7/stat"), stat(KERNEL, "0")).expect("written");
         folder
     }
+
+    /// The flags of a thread of the kernel: 0x00200000.
+    const KERNEL: &str = "2097152";
 
     /// A thread with these flags and this priority.
     fn stat(flags: &str, priority: &str) -> String {
@@ -209,7 +218,7 @@ mod tests {
         let before = Snapshot::take(machine.path());
         let path = |name: &str| machine.path().join(name);
         fs::write(path("proc/sys/vm/swappiness"), "61\n").expect("written");
-        fs::write(path("proc/7/task/7/stat"), stat("0", "50")).expect("written");
+        fs::write(path("proc/7/task/7/stat"), stat(KERNEL, "50")).expect("written");
         fs::remove_file(path("proc/irq/24/smp_affinity")).expect("removed");
         fs::write(path("proc/sys/vm/stat_interval"), "1\n").expect("written");
         let found = before.differences(&Snapshot::take(machine.path())).join("\n");
@@ -217,6 +226,14 @@ mod tests {
             assert!(found.contains(part), "{part}: {found}");
         }
         assert_eq!(found.lines().count(), 4, "{found}");
+    }
+
+    #[test]
+    fn the_priority_of_a_program_is_its_owner_s() {
+        let state =
+            |flags: &str, priority| thread(&stat(flags, priority), "Cpus_allowed_list:\t0\n", "/");
+        assert_eq!(state("0", "0"), state("0", "50"));
+        assert_ne!(state(KERNEL, "0"), state(KERNEL, "50"));
     }
 
     #[test]
