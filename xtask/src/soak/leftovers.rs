@@ -107,7 +107,10 @@ pub(super) fn artefacts(root: &Path) -> BTreeSet<String> {
     for place in PLACES {
         let whole = root.join(place);
         let paths = glob::glob(&whole.to_string_lossy()).into_iter().flatten().flatten();
-        let paths = paths.filter(|path| owner(path).is_none_or(|pid| !pids().contains(&pid)));
+        let is_left = |path: &PathBuf| {
+            owner(path).is_none_or(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        };
+        let paths = paths.filter(is_left);
         found.extend(paths.map(|path| path.display().to_string()));
     }
     found
