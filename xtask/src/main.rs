@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `lab-repeat`,
+//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `soak`, `lab-repeat`,
 //! `documents`, `book`, `gallery`, `notices`, `packaging` and `dist`.
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod notices;
 mod packages;
 mod packaging;
 mod shell;
+mod soak;
 mod test;
 mod tidy;
 
@@ -72,6 +73,12 @@ const CHORES: &[Chore] = &[
         about: "count how often runs of the lab with the same inputs are equal, and replays of them [--runs N] \
                 [--load N,...] [--at-once N]",
         run: lab_repeat::run,
+    },
+    Chore {
+        name: "soak",
+        about: "kill, stop and starve rtscope at random moments, and check what it leaves [--for 30m] [--seed N] \
+                [--round N] [--only FAULT,...] [--mild] [--program FILE]",
+        run: soak::run,
     },
     Chore {
         name: "documents",

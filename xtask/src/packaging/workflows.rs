@@ -16,7 +16,7 @@ fn workflows() -> Vec<(String, String)> {
         (path.display().to_string(), text)
     });
     let read: Vec<(String, String)> = read.collect();
-    assert!(read.len() >= 2);
+    assert!(read.len() >= 3);
     read
 }
 

@@ -10,6 +10,7 @@ mod libtest;
 mod publish;
 mod python;
 mod skips;
+mod soak;
 
 use std::{
     fs,
@@ -173,6 +174,8 @@ pub(crate) fn run() -> Result<bool> {
     thread::scope(|scope| {
         scope.spawn(|| run.beside(&steps.beside));
         steps.measuring.iter().for_each(|step| run.cargo(step));
+        // It changes the machine, and looks at what others change.
+        run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     });
     run.skips();
 

@@ -1,0 +1,143 @@
+//! Every check of a round fails where it should: against ends of programs, and against an rtscope that does everything
+//! wrong.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::{
+    super::{
+        draw::Ready,
+        fault::Strength,
+        subject::{RUN, Subject},
+    },
+    *,
+};
+
+fn finished(status: Option<i32>, err: &str) -> Finished {
+    let status = status.map(ExitStatus::from_raw);
+    Finished { status, lived: Duration::ZERO, out: String::new(), err: err.to_owned() }
+}
+
+/// As wait(2) has it: a code is in the second byte, a signal in the first.
+#[test]
+fn an_end_that_no_fault_explains_is_a_problem() {
+    let found = |one: &Finished, fault, struck: &Struck| one.problems(fault, struck).join("\n");
+    let killed = finished(Some(9), "");
+    assert_eq!(found(&killed, Fault::Kill, &Struck::Hit), "");
+    assert_eq!(found(&killed, Fault::Kill, &Struck::TooLate), "signal 9 ended it");
+    assert_eq!(found(&killed, Fault::Memory, &Struck::Hit), "signal 9 ended it");
+    for code in 0..4 {
+        assert_eq!(found(&finished(Some(code << 8), ""), Fault::Stop, &Struck::Hit), "");
+    }
+    let panicked = finished(Some(101 << 8), "thread 'main' panicked at x\n");
+    let text = found(&panicked, Fault::Stop, &Struck::Hit);
+    assert!(text.contains("code was 101") && text.contains("it panicked"), "{text}");
+    assert_eq!(found(&finished(None, ""), Fault::Stop, &Struck::Hit), "it hung for 60 s");
+    assert!(killed.is_killed() && !panicked.is_killed());
+}
+
+#[test]
+fn of_many_differences_the_first_are_told() {
+    let all = |count: usize| vec!["x".to_owned(); count];
+    assert_eq!(first_ones(all(TOLD_MAX)).len(), TOLD_MAX);
+    let some = first_ones(all(TOLD_MAX + 70));
+    assert_eq!(some.last().expect("one"), "and 70 more differences");
+}
+
+#[test]
+fn what_goes_away_in_time_is_nothing() {
+    let mut left = 3;
+    let found = within(Duration::from_secs(60), || {
+        left -= 1;
+        vec![(); left]
+    });
+    assert!(found.is_empty());
+    assert_eq!(within(Duration::ZERO, || vec![1]), [1]);
+}
+
+/// A record with one slice, in the folder that `$4` names.
+const RECORDS: &str = r#"mkdir -p $4/slices
+echo '{"event":"run-started"}' > $4/events.jsonl
+echo '{"thread":0,"scope":{"cell":0},"planned":5,"recorded":5,"bins":[[1,5]]}' > $4/slices/t0.jsonl"#;
+
+/// What `report` prints of that record, with this count.
+fn reports(recorded: u32) -> String {
+    format!(
+        r#"echo '{{"findings":[],"cells":[{{"cell":0,"cpus":[{{"thread":0,"planned":5,"recorded":{recorded},"missed":0}}]}}]}}'"#
+    )
+}
+
+/// A round with a program that does this when it runs, reports and restores.
+fn round(run: &str, report: &str, restore: &str, fault: Fault) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("rtscope");
+    let script =
+        format!("#!/bin/sh\ncase $1 in\nrun) {run};;\nreport) {report};;\n*) {restore};;\nesac\n");
+    fs::write(&program, script).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    let keeper = Keeper::of_tests();
+    let machine = Machine { last_cpu: 0, unavailable: Vec::new(), changed_by_kernel: Vec::new() };
+    static SUBJECT: Subject = RUN;
+    let ready = Ready { subject: &SUBJECT, span: Duration::from_secs(1) };
+    let stage = Stage {
+        file: ProgramFile::of(&program).expect("there"),
+        ours: Vec::new(),
+        program,
+        folder: folder.path().join("round"),
+        keeper: &keeper,
+        machine: &machine,
+        mark: folder.path().display().to_string(),
+    };
+    let drawn = Drawn {
+        fault,
+        ready: &ready,
+        settings: Vec::new(),
+        load: "cpu",
+        moment: Duration::from_millis(300),
+        strength: Strength { lasts: Duration::ZERO, step_ns: 0, memory_mib: 0 },
+        restorer: Restorer::TuneRestore,
+        second_kill: None,
+    };
+    let Outcome { mut problems, doubtful, .. } = stage.round(&drawn).expect("a round");
+    problems.extend(doubtful);
+    problems
+}
+
+fn assert_found(problems: &[String], part: &str) {
+    assert!(problems.iter().any(|one| one.contains(part)), "{part}: {problems:#?}");
+}
+
+/// What a round finds apart from settings and leftovers, which others may change beside this test.
+fn apart_from_settings(problems: Vec<String>) -> Vec<String> {
+    let of_others = [" -> ", "left behind: ", " is new", " is gone", " more differences"];
+    let is_own = |one: &String| !of_others.iter().any(|part| one.contains(part));
+    problems.into_iter().filter(is_own).collect()
+}
+
+#[test]
+fn an_rtscope_that_does_all_right_passes() {
+    let run = format!("{RECORDS}; echo '{{\"event\":\"run-ended\"}}' >> $4/events.jsonl");
+    for (run, fault) in [(run.clone(), Fault::Stop), (format!("{run}; exec sleep 60"), Fault::Kill)]
+    {
+        let problems = round(&run, &reports(5), "true", fault);
+        assert_eq!(apart_from_settings(problems), [""; 0]);
+    }
+}
+
+#[test]
+fn an_rtscope_that_does_it_wrong_is_found_out() {
+    let stays = "sleep 1000 & sleep 60";
+    assert_found(&round(stays, "true", "true", Fault::Kill), "still running: ");
+    assert_found(&round("exit 101", "true", "true", Fault::Stop), "exit code was 101");
+    assert_found(&round("true", "true", "true", Fault::Stop), "the record isn't complete");
+    let records = format!("{RECORDS}; exit 3");
+    assert_found(&round(&records, "exit 1", "true", Fault::Stop), "the record can't be read");
+    assert_found(&round(&records, &reports(4), "true", Fault::Stop), "the sum is wrong");
+    let fails = "echo not every setting >&2; exit 1";
+    assert_found(&round("exec sleep 60", "true", fails, Fault::Kill), "said: not every setting");
+    // No number, which would be that of a living process.
+    let name = format!("/dev/shm/rtscope-of-a-test-x{}", fastrand::u64(..));
+    let leaves = format!("touch {name}; exit 3");
+    let problems = round(&leaves, "true", "true", Fault::Stop);
+    fs::remove_file(&name).expect("it is there");
+    assert_found(&problems, "left behind: /dev/shm/rtscope-of-a-test");
+}
