@@ -337,7 +337,10 @@ pub(super) fn parse(author: Author, bytes: &[u8], path: PathBuf) -> Found {
         damaged: Vec::new(),
         of_earlier_boot: false,
     };
-    for (i, line) in String::from_utf8_lossy(bytes).lines().enumerate() {
+    let text = String::from_utf8_lossy(bytes);
+    // A line that was cut short is of a process that was killed while it wrote: it had changed nothing yet.
+    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    for (i, line) in whole.lines().enumerate() {
         if i == 0
             && let Ok(heading) = serde_json::from_str::<Heading>(line)
         {
