@@ -3,7 +3,12 @@
 //! `crates/rtscope/tests/fuzz_corpus.rs` includes this file and replays the corpora with it.
 
 mod explain;
+mod fleet;
 mod guest;
+mod kernel;
+mod kernel_ci;
+mod machine;
+mod pages;
 mod pipe;
 mod series;
 mod trace;
@@ -19,7 +24,18 @@ use rtscope_model::{
     record::{Files, Record},
 };
 
-pub use self::{explain::explain, guest::guest, pipe::Stages, series::series, trace::trace};
+pub use self::{
+    explain::explain,
+    fleet::places,
+    guest::guest,
+    kernel::{kconfig, spec},
+    kernel_ci::{kcidb, pull_lab},
+    machine::{cmdline, doctor, symbols},
+    pages::pages,
+    pipe::Stages,
+    series::series,
+    trace::trace,
+};
 
 /// Imports bytes as a format, in pieces of a size that they choose, and takes the record through stages.
 ///

@@ -1,17 +1,19 @@
-//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `soak`, `lab-repeat`,
-//! `documents`, `book`, `gallery`, `notices`, `packaging` and `dist`.
+//! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `mutants`, `coverage`, `soak`,
+//! `lab-repeat`, `documents`, `book`, `gallery`, `notices`, `packaging` and `dist`.
 
 #![forbid(unsafe_code)]
 
 mod advisories;
 mod bench;
 mod book;
+mod coverage;
 mod dist;
 mod documents;
 mod fuzz;
 mod gallery;
 mod icount;
 mod lab_repeat;
+mod mutants;
 mod notices;
 mod packages;
 mod packaging;
@@ -67,6 +69,17 @@ const CHORES: &[Chore] = &[
         name: "fuzz",
         about: "run fuzz targets for a while, 5 minutes in all [--minutes N] [TARGET]...",
         run: fuzz::run,
+    },
+    Chore {
+        name: "mutants",
+        about: "change the statistics and the verdict, and count the changes that no test notices [--shard K/N] \
+                [--list]",
+        run: mutants::run,
+    },
+    Chore {
+        name: "coverage",
+        about: "count the lines of each crate that the unit tests reach [--program] [CRATE]...",
+        run: coverage::run,
     },
     Chore {
         name: "lab-repeat",

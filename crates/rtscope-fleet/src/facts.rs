@@ -27,7 +27,9 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn read(said: &str) -> Facts {
+    /// Reads what the script `look.sh` prints.
+    #[must_use]
+    pub fn read(said: &str) -> Facts {
         let pairs: BTreeMap<&str, &str> =
             said.lines().filter_map(|line| line.split_once('=')).collect();
         let text = |key: &str| {

@@ -108,7 +108,8 @@ fn uptime() -> Duration {
 }
 
 /// What is left of a lease `JOB BOOT END SECONDS`. After a reboot it counts from the boot.
-fn left_of(text: &str, job: &str, boot: &str, uptime: Duration) -> Option<Duration> {
+#[must_use]
+pub fn left_of(text: &str, job: &str, boot: &str, uptime: Duration) -> Option<Duration> {
     let words: Vec<&str> = text.split(' ').collect();
     let [holder, taken_in, end, seconds] = words.as_slice() else { return None };
     let end = if *taken_in == boot { end } else { seconds };

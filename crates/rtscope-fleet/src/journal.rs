@@ -214,8 +214,14 @@ pub fn read_jobs(folder: &Path) -> Result<BTreeMap<String, Vec<FleetJob>>, Fleet
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         text => text.map_err(FleetError::file("read", path))?,
     };
+    Ok(jobs_of(&String::from_utf8_lossy(&text)))
+}
+
+/// The same of the file's text.
+#[must_use]
+pub fn jobs_of(text: &str) -> BTreeMap<String, Vec<FleetJob>> {
     let mut places: BTreeMap<String, Vec<FleetJob>> = BTreeMap::new();
-    for line in String::from_utf8_lossy(&text).lines() {
+    for line in text.lines() {
         let Ok(line) = printable::from_json::<Line>(line) else { continue };
         let jobs = places.entry(line.place).or_default();
         let at = jobs.iter().position(|job| job.name == line.job).unwrap_or_else(|| {
@@ -225,7 +231,7 @@ pub fn read_jobs(folder: &Path) -> Result<BTreeMap<String, Vec<FleetJob>>, Fleet
         jobs[at].at = line.at;
         jobs[at].take(line.step);
     }
-    Ok(places)
+    places
 }
 
 impl FleetJob {

@@ -34,16 +34,17 @@ fn python3() -> String {
 
 /// A place as the coordinator lists it.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct ListedPlace {
-    pub(crate) name: String,
+pub struct ListedPlace {
+    pub name: String,
     #[serde(default)]
     tags: BTreeMap<String, String>,
-    pub(crate) taken_by: Option<String>,
+    pub taken_by: Option<String>,
 }
 
 impl ListedPlace {
     /// Its tags as `KEY=VALUE`; one that can't be chosen by is left out.
-    pub(crate) fn tags(&self) -> Vec<String> {
+    #[must_use]
+    pub fn tags(&self) -> Vec<String> {
         let tags = self.tags.iter().map(|(key, value)| format!("{key}={value}"));
         tags.filter(|tag| Selector::is_tag(tag)).collect()
     }
@@ -52,7 +53,7 @@ impl ListedPlace {
 /// What the coordinator says of one place.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Said {
+pub struct PlaceAnswer {
     problem: Option<String>,
     taken_by: Option<String>,
     address: Option<String>,
@@ -68,13 +69,13 @@ impl Coordinator {
     /// Takes a place, and says how ssh reaches it. `is_ours` says that it may be taken by this user already.
     pub(crate) fn acquire(&self, place: &str, is_ours: bool) -> Result<Reach, FleetError> {
         if is_ours {
-            let said: Said = self.ask(&["address", place])?;
+            let said: PlaceAnswer = self.ask(&["address", place])?;
             if said.address.is_some() {
                 return said.reach();
             }
         }
         // Without an answer, the coordinator may have handed it out.
-        let said: Said = self.ask(&["acquire", place]).map_err(|e| match e {
+        let said: PlaceAnswer = self.ask(&["acquire", place]).map_err(|e| match e {
             FleetError::Connection(why) => FleetError::Unsettled(why),
             other => other,
         })?;
@@ -83,7 +84,7 @@ impl Coordinator {
 
     /// Gives a place back that this user has; one that is free, or somebody else's, stays as it is.
     pub(crate) fn release(&self, place: &str) -> Result<(), FleetError> {
-        match self.ask::<Said>(&["release", place])?.problem {
+        match self.ask::<PlaceAnswer>(&["release", place])?.problem {
             Some(problem) => Err(FleetError::said(&problem)),
             None => Ok(()),
         }
@@ -113,8 +114,13 @@ impl Coordinator {
     }
 }
 
-impl Said {
-    fn reach(self) -> Result<Reach, FleetError> {
+impl PlaceAnswer {
+    /// How ssh reaches the place.
+    ///
+    /// # Errors
+    ///
+    /// The coordinator has refused it, or its answer names no host.
+    pub fn reach(self) -> Result<Reach, FleetError> {
         if let Some(problem) = self.problem {
             // Its exporter may come back.
             return Err(FleetError::Connection(problem));
@@ -123,11 +129,34 @@ impl Said {
             return Err(FleetError::Taken { holder, seconds: None });
         }
         let address = self.address.unwrap_or_default();
-        if address.is_empty() || address.starts_with('-') {
-            return Err(FleetError::Connection(format!("{address:?} is no address for ssh")));
-        }
         let target = self.user.map_or_else(|| address.clone(), |user| format!("{user}@{address}"));
+        if address.is_empty() || [&address, &target].iter().any(|word| word.starts_with('-')) {
+            return Err(FleetError::Connection(format!("{target:?} is no address for ssh")));
+        }
         let port = self.port.unwrap_or(22).to_string();
         Ok(Reach::Ssh { target, options: vec!["-p".to_owned(), port] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_coordinator_says_is_no_option_of_ssh() {
+        let reach = |text| printable::from_json::<PlaceAnswer>(text).expect("an answer").reach();
+        let options = vec!["-p".to_owned(), "2222".to_owned()];
+        assert_eq!(
+            reach(r#"{"address": "saw", "user": "root", "port": 2222}"#).expect("a place"),
+            Reach::Ssh { target: "root@saw".to_owned(), options }
+        );
+        for hostile in [
+            r#"{"address": "-oProxyCommand=x"}"#,
+            r#"{"address": "-oProxyCommand=x", "user": "root"}"#,
+            r#"{"address": "saw", "user": "-oProxyCommand=x "}"#,
+            r#"{"address": "", "user": "root"}"#,
+        ] {
+            assert!(reach(hostile).expect_err(hostile).to_string().contains("is no address"));
+        }
     }
 }

@@ -75,9 +75,9 @@ pub struct Cluster {
 
 /// A node as Slurm lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListedNode {
-    pub(crate) name: String,
-    pub(crate) tags: Vec<String>,
+pub struct ListedNode {
+    pub name: String,
+    pub tags: Vec<String>,
     partitions: Vec<String>,
     machine: String,
     kernel: String,
@@ -96,7 +96,7 @@ pub struct Allocation {
 
 /// A line of squeue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct QueuedJob {
+pub struct QueuedJob {
     number: String,
     state: String,
     user: String,
@@ -319,7 +319,9 @@ impl Allocation {
 }
 
 impl QueuedJob {
-    fn read(line: &str) -> Option<QueuedJob> {
+    /// Reads a line; none where it isn't that of a job.
+    #[must_use]
+    pub fn read(line: &str) -> Option<QueuedJob> {
         let fields: Vec<&str> = line.trim().splitn(6, '|').collect();
         let [number, state, user, left, reason, name] = fields.as_slice() else { return None };
         let text = |text: &str| printable(text).into_owned();
@@ -337,7 +339,9 @@ impl QueuedJob {
         ENDED.contains(&self.state.as_str())
     }
 
-    fn holder(&self) -> String {
+    /// Who has the node.
+    #[must_use]
+    pub fn holder(&self) -> String {
         match self.name.strip_prefix(PREFIX) {
             Some(job) => job.to_owned(),
             None => format!("{} (Slurm's job {}, {})", self.user, self.number, self.name),
@@ -351,7 +355,8 @@ impl QueuedJob {
 
 impl ListedNode {
     /// Reads a line of `scontrol show node --oneliner`.
-    fn read(line: &str) -> Option<ListedNode> {
+    #[must_use]
+    pub fn read(line: &str) -> Option<ListedNode> {
         let line = printable(line.trim()).into_owned();
         let rest_of = |key: &str| {
             let at = match line.strip_prefix(key) {
@@ -373,10 +378,10 @@ impl ListedNode {
             word(key).split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect()
         };
         let mut tags = listed("ActiveFeatures=");
-        tags.retain(|tag| Selector::is_tag(tag));
         if !machine.is_empty() && !tags.iter().any(|tag| tag.starts_with("arch=")) {
             tags.push(format!("arch={machine}"));
         }
+        tags.retain(|tag| Selector::is_tag(tag));
         // `OS=Linux RELEASE #1 ...`
         let kernel = rest_of("OS=").and_then(|os| os.split(' ').nth(1)).unwrap_or_default();
         Some(ListedNode {
@@ -391,7 +396,8 @@ impl ListedNode {
     }
 
     /// Why it takes no job.
-    fn unfit(&self) -> Option<String> {
+    #[must_use]
+    pub fn unfit(&self) -> Option<String> {
         let is_silent = self.state.ends_with('*');
         let state = self.state.trim_end_matches('*');
         let is_unfit = state.split('+').any(|word| UNFIT.contains(&word.trim_end_matches('*')));
@@ -405,8 +411,10 @@ impl ListedNode {
 /// `1-02:03:04`, `02:03` and so on, in seconds.
 fn seconds_of(text: &str) -> Option<u64> {
     let (days, time) = text.split_once('-').unwrap_or(("0", text));
-    let add = |sum: Option<u64>, part: &str| Some(sum? * 60 + part.parse::<u64>().ok()?);
-    Some(days.parse::<u64>().ok()? * 86_400 + time.split(':').fold(Some(0), add)?)
+    let add =
+        |sum: Option<u64>, part: &str| sum?.checked_mul(60)?.checked_add(part.parse::<u64>().ok()?);
+    let days = days.parse::<u64>().ok()?.checked_mul(86_400)?;
+    days.checked_add(time.split(':').fold(Some(0), add)?)
 }
 
 /// The job that holds, or held, a node by this name, the last one if there are several.
@@ -496,6 +504,8 @@ mod tests {
         let bare =
             ListedNode::read("NodeName=n2 ActiveFeatures=(null) State=IDLE").expect("a node");
         assert!(bare.tags.is_empty() && bare.partitions.is_empty() && bare.unfit().is_none());
+        let odd = ListedNode::read("NodeName=n3 Arch=a$b State=IDLE").expect("a node");
+        assert!(odd.tags.is_empty(), "no selector could name it: {odd:?}");
     }
 
     #[test]
@@ -512,6 +522,11 @@ mod tests {
             (seconds_of("02:03"), seconds_of("INVALID"), seconds_of("")),
             (Some(123), None, None)
         );
+        for too_long in
+            ["999999999999999999-00:00", "999999999999999999:00:00", "0-18446744073709551615:9"]
+        {
+            assert_eq!(seconds_of(too_long), None, "{too_long}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The kernel's command line.
 
-use crate::cpu::CpuSet;
+use crate::cpu::{CpuSet, ends_of};
 
 /// The last value of a parameter, which is the one that counts. Dash and underscore are the same in
 /// a parameter's name.
@@ -19,11 +19,16 @@ pub fn cpus(cmdline: &str, parameter: &str, last: Option<u32>) -> Option<CpuSet>
     let is_flag = |word: &&str| {
         word.starts_with(|c: char| c.is_ascii_alphabetic()) && !["all", "N"].contains(word)
     };
-    let mut found = CpuSet::default();
+    // Whether it is named, for each CPU: a list may name all of them again and again.
+    let mut found: Vec<bool> = Vec::new();
     for part in list.split(',').skip_while(is_flag).filter(|part| !part.is_empty()) {
-        range(part, last)?.for_each(|cpu| found.insert(cpu));
+        for cpu in range(part, last)? {
+            let cpu = cpu as usize;
+            found.resize(found.len().max(cpu + 1), false);
+            found[cpu] = true;
+        }
     }
-    Some(found)
+    Some((0..).zip(found).filter(|(_, is_named)| *is_named).map(|(cpu, _)| cpu).collect())
 }
 
 /// A part of a list of CPUs as the kernel reads it: `3`, `2-N`, `all`, or `0-15:2/4` for the first two of each four.
@@ -37,7 +42,7 @@ fn range(part: &str, last: Option<u32>) -> Option<impl Iterator<Item = u32>> {
         _ if ends.contains('N') => ends.replace('N', &last?.to_string()),
         _ => ends.to_owned(),
     };
-    let cpus: CpuSet = ends.parse().ok()?;
+    let (first, last) = ends_of(&ends)?;
     let (used, group) = match pattern {
         Some(pattern) => {
             let (used, group) = pattern.split_once('/')?;
@@ -45,9 +50,7 @@ fn range(part: &str, last: Option<u32>) -> Option<impl Iterator<Item = u32>> {
         }
         None => (1, 1),
     };
-    let first = cpus.iter().next().unwrap_or(0);
-    let cpus: Vec<u32> = cpus.iter().filter(|cpu| (cpu - first) % group < used).collect();
-    Some(cpus.into_iter())
+    Some((first..=last).filter(move |cpu| (cpu - first) % group < used))
 }
 
 /// Whether a parameter without a value is given, for example `threadirqs`.
@@ -76,6 +79,13 @@ mod tests {
         assert_eq!(named(line, "nohz_full").as_deref(), Some("1"));
         assert_eq!(named("isolcpus=nonsense!", "isolcpus").as_deref(), Some(""));
         assert_eq!(named(line, "rcu_nocbs"), None);
+    }
+
+    #[test]
+    fn a_list_that_names_all_cpus_again_and_again_is_read_at_once() {
+        let line = format!("isolcpus={}", ["all"; 10_000].join(","));
+        let found = cpus(&line, "isolcpus", Some(16_383)).expect("a list");
+        assert_eq!((found.len(), found.last()), (16_384, Some(16_383)));
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl CpuSet {
     pub fn from_mask(text: &str) -> Option<CpuSet> {
         let digits: Option<Vec<u32>> =
             text.trim().chars().filter(|c| *c != ',').map(|c| c.to_digit(16)).collect();
-        let digits = digits.filter(|digits| !digits.is_empty())?;
+        let last = CPU_MAX as usize / 4;
+        let digits = digits.filter(|digits| !digits.is_empty() && digits.len() <= last + 1)?;
         let places = (0_u32..).zip(digits.into_iter().rev());
         let bits = places.flat_map(|(place, digit)| {
             (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| place * 4 + bit)
@@ -104,24 +105,26 @@ impl FromStr for CpuSet {
 
     /// Reads `0-3,6`; the empty text is the empty set, as in `/sys/devices/system/cpu/isolated`.
     fn from_str(text: &str) -> Result<CpuSet, NotACpuSet> {
-        let bad = || NotACpuSet(text.to_owned());
-        let number = |word: &str| match word.trim().parse::<u32>() {
-            Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
-            _ => Err(bad()),
-        };
-        let mut set = BTreeSet::new();
-        for word in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
-            let (first, last) = match word.split_once('-') {
-                Some((first, last)) => (number(first)?, number(last)?),
-                None => (number(word)?, number(word)?),
-            };
-            if first > last {
-                return Err(bad());
-            }
-            set.extend(first..=last);
-        }
-        Ok(CpuSet(set))
+        let words = text.trim().split(',').filter(|_| !text.trim().is_empty());
+        let ranges: Option<Vec<(u32, u32)>> = words.map(ends_of).collect();
+        let mut ranges = ranges.ok_or_else(|| NotACpuSet(text.to_owned()))?;
+        // Each CPU once: a text may name all of them again and again.
+        ranges.sort_unstable();
+        let mut next = 0;
+        let cpus = ranges.into_iter().flat_map(|(first, last)| {
+            let from = first.max(next);
+            next = next.max(last + 1);
+            from..=last
+        });
+        Ok(cpus.collect())
     }
+}
+
+/// The first and the last CPU of a range `2-3`, or twice that of a number.
+pub(crate) fn ends_of(word: &str) -> Option<(u32, u32)> {
+    let number = |word: &str| word.trim().parse().ok().filter(|cpu| *cpu <= CPU_MAX);
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    Some((number(first)?, number(last)?)).filter(|(first, last)| first <= last)
 }
 
 crate::text::serde_as_text!(CpuSet);
@@ -141,6 +144,19 @@ mod tests {
         for wrong in ["a", "3-1", "1,,2", "0-99999999", "-1", "1-"] {
             assert!(wrong.parse::<CpuSet>().is_err(), "{wrong:?} was accepted");
         }
+    }
+
+    #[test]
+    fn a_list_that_names_all_cpus_again_and_again_is_read_at_once() {
+        let set: CpuSet = ["0-16383"; 100_000].join(",").parse().expect("a list");
+        assert_eq!(set.to_string(), "0-16383");
+        assert_eq!("5-6,0-9,2".parse::<CpuSet>().expect("a list").to_string(), "0-9");
+    }
+
+    #[test]
+    fn a_mask_has_no_more_cpus_than_a_list() {
+        let digits = |count| CpuSet::from_mask(&"f".repeat(count)).map(|cpus| cpus.len());
+        assert_eq!((digits(4_096), digits(4_097)), (Some(16_384), None));
     }
 
     #[test]

@@ -82,8 +82,9 @@ impl KernelSymbols {
     fn ranges(&self, is_meant: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
         let end = |n: usize| {
             let start = self.all[n].0;
-            let later = self.all[n..].iter().find(|(address, ..)| *address > start);
-            later.map_or(u64::MAX, |(address, ..)| *address)
+            // Thousands may have the same address.
+            let later = self.all.partition_point(|(address, ..)| *address <= start);
+            self.all.get(later).map_or(u64::MAX, |(address, ..)| *address)
         };
         let meant = (0..self.all.len()).filter(|n| is_meant(self.name(*n)));
         meant.map(|n| (self.all[n].0, end(n))).collect()
@@ -120,8 +121,10 @@ impl KernelSymbols {
         let mut meant = BTreeSet::new();
         for address in addresses {
             let end = self.all.partition_point(|(start, ..)| start <= address);
-            if end > 0 {
-                meant.extend([end - 1, end.min(self.all.len() - 1)]);
+            if let Some((start, ..)) = end.checked_sub(1).map(|last| self.all[last]) {
+                // Of several names for an address the first one, as in `function`.
+                let first = self.all.partition_point(|(other, ..)| *other < start);
+                meant.extend([first, end.min(self.all.len() - 1)]);
             }
         }
         let line = |n: usize| format!("{:016x} t {}\n", self.all[n].0, self.name(n));
@@ -205,6 +208,25 @@ mod tests {
         assert_eq!(of("000000000001fb40 A __preempt_count"), Some(0x1fb40));
         assert_eq!(of("0000000000034b00 A pcpu_hot"), Some(0x34b08));
         assert_eq!(of("ffffffff824631dc r __ksymtab___preempt_count"), None);
+    }
+
+    #[test]
+    fn an_excerpt_gives_an_address_the_name_that_the_whole_gives_it() {
+        let twice = "10 t one\n10 t other\n20 t next\n20 t alias\n";
+        let found = KernelSymbols::parse(twice.to_owned()).expect("symbols");
+        let addresses = [0x11, 0x21].into_iter().collect();
+        let excerpt = KernelSymbols::parse(found.excerpt(&addresses)).expect("symbols");
+        for (address, name) in [(0x10, "one"), (0x1f, "one"), (0x20, "next"), (0x99, "next")] {
+            assert_eq!(found.function(address), Some(name));
+            assert_eq!(excerpt.function(address), Some(name));
+        }
+    }
+
+    #[test]
+    fn thousands_of_names_for_an_address_take_no_time() {
+        let text = "10 t asm_exc_x\n".repeat(200_000) + "20 t next\n";
+        let found = KernelSymbols::parse(text).expect("symbols");
+        assert!(found.is_entry(0x1f) && !found.is_entry(0x20));
     }
 
     #[test]

@@ -21,6 +21,7 @@ fn replay(name: &str, target: impl Fn(&[u8])) {
 fn records_damaged_or_not_reach_the_end_of_the_pipe() {
     replay("record", |bytes| fuzz::record(bytes, Stages::All));
     replay("series", |bytes| fuzz::series(bytes, Stages::All));
+    replay("kcidb", fuzz::kcidb);
 }
 
 #[test]
@@ -37,8 +38,24 @@ fn plans_and_captures_are_read() {
 }
 
 #[test]
+fn what_machines_and_kernels_say_is_read() {
+    replay("cmdline", fuzz::cmdline);
+    replay("doctor", |bytes| fuzz::doctor(bytes, Stages::All));
+    replay("kconfig", fuzz::kconfig);
+    replay("spec", fuzz::spec);
+    replay("symbols", fuzz::symbols);
+}
+
+#[test]
+fn answers_of_places_and_servers_are_read() {
+    replay("places", fuzz::places);
+    replay("pull-lab", fuzz::pull_lab);
+}
+
+#[test]
 fn traces_and_files_of_guests_are_read() {
     replay("trace", |bytes| fuzz::trace(bytes, Stages::All));
     replay("explain", |bytes| fuzz::explain(bytes, Stages::All));
     replay("guest", |bytes| fuzz::guest(bytes, Stages::All));
+    replay("pages", |bytes| fuzz::pages(bytes, Stages::All));
 }

@@ -12,6 +12,8 @@ pub mod fleet_compare;
 pub mod html;
 pub mod interruptions;
 pub mod lab;
+#[cfg(test)]
+mod machine_use_tests;
 pub mod published;
 pub mod sched;
 pub mod stat;

@@ -144,9 +144,9 @@ fn add(sums: &mut [u64; 8], cpu: &CpuSpan) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::{judge, report::html::page, test_support::Run, verdict_document::document};
+    use crate::test_support::Run;
 
     const PLAN: &str = r#"
 name = "two"
@@ -164,7 +164,7 @@ source = "a training"
 "#;
 
     /// Two phases; in the second, CPU 0 did softirqs mostly, and a network card interrupted.
-    fn run() -> Run {
+    pub(crate) fn run() -> Run {
         let run = Run::new(PLAN, 2)
             .cell(0, &[&[3_000; 2_000], &[4_000; 2_000]])
             .cell(1, &[&[5_000; 2_000], &[6_000; 2_000]])
@@ -209,28 +209,15 @@ source = "a training"
     }
 
     #[test]
-    fn page_json_and_published_figures_show_them() {
-        let record = run().record();
-        let judgement = judge(&record, &[]);
-        let document = document(&judgement, &record);
-        let cell = &document["cells"][1];
-        assert_eq!(cell["cpu_time"][0]["cpu"], serde_json::Value::Null);
-        assert_eq!(cell["cpu_time"][1]["cpu"], 0);
-        assert!(
-            cell["cpu_time"][1]["softirq"].as_f64().is_some_and(|share| (share - 0.8).abs() < 1e-6)
-        );
-        assert_eq!(cell["interrupts"][0]["line"], "24");
-        assert_eq!(document["cells"][0]["cpu_time"].as_array().map(Vec::len), Some(0));
-        let page = page(&record, &judgement);
-        assert!(
-            page.contains("busy left 0.0 % of CPU time idle and used 40.0 % as softirq time"),
-            "{page}"
-        );
-        assert!(page.contains("eth0 &#60;b&#62;"), "names are escaped");
-        let published: Vec<String> = crate::report::published::of_run(&record, &judgement)
-            .iter()
-            .map(|one| format!("{} {}", one.name(), one.ours()))
-            .collect();
-        assert_eq!(published, ["busy, user 40%", "busy, softirq 40%", "busy, idle 0%"]);
+    fn power_is_energy_by_time_where_the_machine_shows_it() {
+        assert_eq!(of_cell(&run().record(), 1).power_w, None);
+        // 15 uJ in each microsecond.
+        let shown = run().edit(|event| {
+            if let Event::System(span) = event {
+                span.energy_uj = Some(span.span_ns / 1_000 * 15);
+            }
+        });
+        let power_w = of_cell(&shown.record(), 1).power_w.expect("shown");
+        assert!((power_w - 15.0).abs() < 1e-3, "{power_w}");
     }
 }

@@ -253,6 +253,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::Run;
 
     /// A guest whose wake-ups wait until the end of the stretch that they fall into: seed, beginning, end.
     const STRETCHES: [(u64, u64, u64); 4] =
@@ -291,6 +292,19 @@ mod tests {
             }
         }
         (search, taken)
+    }
+
+    #[test]
+    fn the_aimed_expiry_is_known_where_it_is_the_worst_of_its_slice() {
+        let plan = "name = 'p'\n[[phase]]\nname = 'rest'\nduration = '1s'";
+        let mut record = Run::new(plan, 1).cell(0, &[&[5_000; 1_000]]).end().record();
+        record.slices[0].max_at_ns = 123_000;
+        let origin_ns = 7_000_000_000;
+        let aimed =
+            |cell, at_ns| aimed_latency_ns(&record, &BTreeMap::from([(cell, origin_ns)]), at_ns);
+        let at_ns = 7_000_123_000;
+        assert_eq!(aimed(0, at_ns), Some(5_000));
+        assert_eq!((aimed(0, at_ns + 1), aimed(1, at_ns)), (None, None));
     }
 
     #[test]

@@ -421,6 +421,19 @@ mod tests {
     }
 
     #[test]
+    fn work_that_is_longer_than_the_period_is_named_with_its_length() {
+        let mut events = periodic(&[]);
+        // From 1,030.02 ms on it runs until it sleeps at 1,051 ms, for 20.98 ms, across two periods.
+        events.retain(|event| !(1_031 * MS..1_051 * MS).contains(&event.at_ns));
+        let late = seen(vec![thread(2, Policy::Fifo, events)]);
+        let checked = judge(&late, &fifo_80());
+        let found: Vec<&str> = checked.findings.iter().map(|one| one.code.as_str()).collect();
+        assert_eq!(found, ["overrun"]);
+        let text = &checked.findings[0].text;
+        assert!(text.contains("missed 2 periods of 10 ms") && text.ends_with("21 ms"), "{text}");
+    }
+
+    #[test]
     fn each_mistake_is_named_alone() {
         let right = || seen(vec![thread(2, Policy::Fifo, periodic(&[]))]);
         let with = |change: fn(&mut Observation)| {

@@ -185,7 +185,11 @@ pub fn is_node_id(text: &str) -> bool {
 }
 
 /// What a list of events says.
-fn page_of(
+///
+/// # Errors
+///
+/// It is no list.
+pub fn page_of(
     mut events: Value,
     runtime: &str,
     platforms: &[String],
@@ -195,7 +199,8 @@ fn page_of(
         return Err(HttpFailure::Unusable("the answer is not a list of events".to_owned()));
     };
     let mut page = EventPage { is_full: events.len() >= EVENTS_MAX, ..EventPage::default() };
-    for event in &events {
+    // More were not asked for.
+    for event in events.iter().take(EVENTS_MAX) {
         if let Some(at) = event["timestamp"].as_str().filter(|at| is_time(at))
             && page.last.as_deref().is_none_or(|last| is_later(at, last))
         {
@@ -228,7 +233,11 @@ fn civil(text: &str) -> Option<jiff::civil::DateTime> {
 /// Whether a text is a time of the API.
 #[must_use]
 pub fn is_time(text: &str) -> bool {
-    text.len() <= 40 && text.is_ascii() && !text.contains([' ', '&', '#']) && civil(text).is_some()
+    // A year before the first one is written in another way than it is read.
+    text.len() <= 40
+        && text.is_ascii()
+        && !text.contains([' ', '&', '#'])
+        && civil(text).is_some_and(|at| at.year() > 0)
 }
 
 /// Whether a time of the API is after another one.
@@ -240,8 +249,9 @@ pub fn is_later(one: &str, other: &str) -> bool {
 /// A time of the API some seconds before another one.
 #[must_use]
 pub fn earlier(text: &str, seconds: i64) -> String {
-    let before =
-        civil(text).and_then(|at| at.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok());
+    let before = civil(text)
+        .and_then(|at| at.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok())
+        .filter(|at| at.year() > 0);
     before.map_or_else(|| text.to_owned(), |at| at.strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string())
 }
 
@@ -278,12 +288,28 @@ mod tests {
     }
 
     #[test]
+    fn of_a_list_without_end_no_more_is_read_than_was_asked_for() {
+        let events = (0..=EVENTS_MAX).map(|n| event(&n.to_string(), "", "mine")).collect();
+        let found = page_of(Value::Array(events), "mine", &[]).expect("a page");
+        assert_eq!((found.jobs.len(), found.is_full), (EVENTS_MAX, true));
+    }
+
+    #[test]
     fn times_are_compared_as_times() {
         assert!(is_later("2026-07-21T06:03:23.1", "2026-07-21T06:03:23"));
         assert!(is_later("2026-07-21T06:03:24Z", "2026-07-21T06:03:23.999999+00:00"));
         assert_eq!(earlier("2026-07-21T00:00:05.5", 10), "2026-07-20T23:59:55.500000");
         assert_eq!(earlier(BEGINNING, 10), "1969-12-31T23:59:50.000000");
-        for bad in ["", "now", "2026-07-21T06:03:23&x=1", "2026-07-21 06:03:23"] {
+        let first = "0001-01-01T00:00:00";
+        assert!(is_time(first) && is_time(&earlier(first, 10)));
+        for bad in [
+            "",
+            "now",
+            "2026-07-21T06:03:23&x=1",
+            "2026-07-21 06:03:23",
+            "-009999-02-01T00:00:00",
+            "0000-01-01T00:00:00",
+        ] {
             assert!(!is_time(bad), "{bad}");
         }
     }

@@ -18,10 +18,14 @@ pub enum Expression {
     Compare(String, &'static str, String),
 }
 
+/// Signs and names of a condition. Each may nest one deeper, and the stack is finite.
+const TOKENS_MAX: usize = 1_000;
+
 pub(super) fn parse(text: &str) -> Expression {
     let tokens = tokens(text);
     let mut at = 0;
-    match either(&tokens, &mut at) {
+    let is_short = tokens.len() <= TOKENS_MAX;
+    match is_short.then(|| either(&tokens, &mut at)).flatten() {
         Some(expression) if at == tokens.len() => expression,
         _ => Expression::Unknown(text.to_owned()),
     }

@@ -4,11 +4,7 @@
 //! menus and files around them. It doesn't evaluate macros that ask the compiler: those count as met,
 //! and are named.
 
-use std::{
-    collections::HashMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashMap, fs, path::Path};
 
 pub use super::expression::Expression;
 use super::{
@@ -44,24 +40,39 @@ pub struct Definition {
 /// Options of a source by name.
 pub type Symbols = HashMap<String, Symbol>;
 
+/// How deep files may include each other: deeper than those of any source.
+const DEPTH_MAX: usize = 40;
+
+/// Files and their bytes, each as often as it is included: many times those of Linux.
+const FILES_MAX: usize = 20_000;
+const BYTES_MAX: usize = 64 << 20;
+
 /// Reads all of a source's `Kconfig` files that one architecture uses.
 #[must_use]
 pub fn read_tree(tree: &Path, arch_folder: &str) -> Symbols {
+    read_files(arch_folder, &|name| fs::read(tree.join(name)).ok())
+}
+
+/// The same of files by their names below the source's folder.
+#[must_use]
+pub fn read_files(arch_folder: &str, file: &dyn Fn(&str) -> Option<Vec<u8>>) -> Symbols {
     let mut reader = Reader {
-        tree: tree.to_owned(),
+        read: file,
         arch_folder: arch_folder.to_owned(),
         symbols: Symbols::new(),
         around: Vec::new(),
         choices: 0,
         choice: None,
         depth: 0,
+        files: 0,
+        bytes: 0,
     };
     reader.file("Kconfig");
     reader.symbols
 }
 
-struct Reader {
-    tree: PathBuf,
+struct Reader<'a> {
+    read: &'a dyn Fn(&str) -> Option<Vec<u8>>,
     arch_folder: String,
     symbols: Symbols,
     /// Conditions of `if`, `menu` and `choice` blocks that are open.
@@ -69,6 +80,9 @@ struct Reader {
     choices: usize,
     choice: Option<usize>,
     depth: usize,
+    /// Files and bytes that were read so far.
+    files: usize,
+    bytes: usize,
 }
 
 /// What an indented line belongs to.
@@ -79,14 +93,16 @@ enum Entry {
     Block,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn file(&mut self, name: &str) {
-        // Deeper than any source: guards against files that include each other.
-        if self.depth > 40 {
+        // Guards against files that include each other: two that do so twice each are read 2^40 times.
+        if self.depth > DEPTH_MAX || self.files >= FILES_MAX || self.bytes > BYTES_MAX {
             return;
         }
-        let Ok(bytes) = fs::read(self.tree.join(name)) else { return };
+        let Some(bytes) = (self.read)(name) else { return };
         self.depth += 1;
+        self.files += 1;
+        self.bytes += bytes.len();
         self.lines(name, &String::from_utf8_lossy(&bytes));
         self.depth -= 1;
     }
@@ -466,6 +482,30 @@ config DEPTH
             "{:?}",
             why(gpio, met)
         );
+    }
+
+    #[test]
+    fn files_that_include_each_other_twice_come_to_an_end() {
+        let of_both = |name: &str| {
+            let text = format!("config IN_{}\nsource a\nsource b\n", name.to_uppercase());
+            Some(text.into_bytes())
+        };
+        let symbols = read_files("x86", &of_both);
+        assert_eq!(symbols.values().map(|one| one.definitions.len()).sum::<usize>(), FILES_MAX);
+        let of_long = |name: &str| {
+            let text = format!("config {name}\nsource a\nsource b\n#{}", "-".repeat(10 << 20));
+            Some(text.into_bytes())
+        };
+        let symbols = read_files("x86", &of_long);
+        assert_eq!(symbols.values().map(|one| one.definitions.len()).sum::<usize>(), 7);
+    }
+
+    #[test]
+    fn a_condition_of_any_depth_is_read() {
+        for deep in ["!".repeat(1_000_000) + "A", "(".repeat(1_000_000), "A && ".repeat(500_000)] {
+            assert!(matches!(parse(&deep), Expression::Unknown(_)));
+        }
+        assert_eq!(parse(&("!".repeat(500) + "A")).holds(&read("CONFIG_A=m\n")), 1);
     }
 
     #[test]

@@ -160,7 +160,9 @@ impl<'a> Part<'a> {
         let (_, began) = self.subject.started();
         let began: jiff::Timestamp = began.parse().ok()?;
         let at = began.checked_add(jiff::SignedDuration::from_nanos(at_ns.cast_signed())).ok()?;
-        self.has_wall_clock().then(|| at.to_string())
+        // RFC 3339 has no negative years, and no run began before 1970.
+        let is_written = at >= jiff::Timestamp::UNIX_EPOCH;
+        (is_written && self.has_wall_clock()).then(|| at.to_string())
     }
 
     /// How long something took, in seconds.

@@ -114,6 +114,18 @@ fn a_number_is_the_one_that_was_judged() {
 }
 
 #[test]
+fn a_year_that_no_date_can_have_is_left_out() {
+    let mut record = run(10_000).record();
+    assert!(of(&record)["tests"][0]["start_time"].is_string());
+    for stamped in &mut record.events {
+        if let Event::RunStarted { wall_clock, .. } = &mut stamped.event {
+            *wall_clock = "-009998-01-01T00:00:00Z".to_owned();
+        }
+    }
+    assert!(of(&record)["tests"][0].get("start_time").is_none());
+}
+
+#[test]
 fn an_open_question_is_no_error() {
     let in_a_guest = run(10_000).machine(|machine| machine.virtualisation = Some("kvm".to_owned()));
     let document = of(&in_a_guest.record());

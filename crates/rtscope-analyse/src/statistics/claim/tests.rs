@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
+    judge,
     statistics::random::Random,
-    test_support::{INTERVAL_NS, SECOND_NS},
+    test_support::{INTERVAL_NS, Run, SECOND_NS},
 };
 
 const LIMIT: Nanos = Nanos::from_us(200);
@@ -42,6 +43,26 @@ fn upper_ends_are_those_of_the_published_formula() {
     // ln 20 + ln(4) / 2, by hand.
     let none = rates(0, 1.0, 1.0 / 3.0).1;
     assert!((none - (20.0f64.ln() + 2.0f64.ln())).abs() < 1e-9);
+}
+
+/// A claim of one event a second takes 3.69 s without an event, and 6.55 s with one (Robbins, as above).
+#[test]
+fn a_cell_of_a_record_backs_leaves_open_or_refutes() {
+    let plan = "name = 'p'\n[[phase]]\nname = 'rest'\nduration = '5s'";
+    let claimed = |late: &[usize]| {
+        let mut latencies = [5_000; 5_000];
+        late.iter().for_each(|at| latencies[*at] = 250_000);
+        let record = Run::new(plan, 1).cell(0, &[&latencies]).end().record();
+        let judgement = judge(&record, &[]);
+        of_cell(&record, &judgement.cells[0], LIMIT, Nanos::from_secs(1)).expect("a claim")
+    };
+    let none = claimed(&[]);
+    assert_eq!((none.verdict, none.latencies, none.wall_ns), (Verdict::Pass, 0, 5 * SECOND_NS));
+    let one = claimed(&[2_500]);
+    assert_eq!((one.verdict, one.latencies, one.events), (Verdict::Inconclusive, 1, 1));
+    let always: Vec<usize> = (0..5_000).collect();
+    let always = claimed(&always);
+    assert_eq!((always.verdict, always.latencies), (Verdict::Fail, 5_000));
 }
 
 #[test]

@@ -70,6 +70,16 @@ fn threads_are_summed_and_the_order_does_not_matter() {
 }
 
 #[test]
+fn a_slice_belongs_to_the_block_that_holds_its_middle() {
+    let mut blocks = Blocks::new(Layout::default());
+    (0..3).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 0, 0)));
+    // From 0.6 s to 1.6 s, and from 1.4 s to 2.4 s: both lie in the second block for the most part.
+    [600, 1_400].iter().for_each(|start_ms| blocks.add(&slice(1, *start_ms, 1_000, 0, 0)));
+    let counts: Vec<u64> = blocks.shares(50_000, false).iter().map(|share| share.of).collect();
+    assert_eq!(counts, [1_000, 3_000, 1_000]);
+}
+
+#[test]
 fn memory_is_bounded_and_long_slices_fit() {
     let mut blocks = Blocks::new(Layout::default());
     (0..5_000).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 1, 0)));

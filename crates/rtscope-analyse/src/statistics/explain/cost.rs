@@ -148,6 +148,13 @@ mod tests {
         // Another thread that only ran while nothing was paused says nothing.
         let more: Vec<Slice> = slices.iter().cloned().chain([second(1, 8, 9_000_000)]).collect();
         assert_eq!(differences(&more, &pauses), found);
+        // Nor does one that had no wake-up in a pause, or none beside it.
+        for (idle, busy) in [(15, 13), (13, 15)] {
+            let none = Slice { recorded: 0, sum_ns: 0, ..second(1, idle, 0) };
+            let more = [none, second(1, busy, 9_000_000)];
+            let more: Vec<Slice> = slices.iter().cloned().chain(more).collect();
+            assert_eq!(differences(&more, &pauses), found);
+        }
         assert_eq!(of_differences(&found[..2]), None);
     }
 

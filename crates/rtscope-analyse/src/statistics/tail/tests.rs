@@ -44,6 +44,20 @@ fn near_ends(
 }
 
 #[test]
+fn each_threshold_is_exceeded_by_six_tenths_of_the_one_before() {
+    // Quantiles of an exponential distribution above a body, each in a bucket of its own.
+    let tail = (0..400).rev().map(|n| {
+        let excess_us = 1_000.0 * (400.0 / (f64::from(n) + 0.5)).ln();
+        (1_000 + excess_us as u32, 1)
+    });
+    let bins: Vec<_> = std::iter::once((5, 100_000)).chain(tail).collect();
+    let mut histogram = Histogram::new(Layout::default());
+    histogram.add(&bins, 5_000, 7_685_000, 0);
+    let peaks: Vec<u64> = thresholds(&histogram).iter().map(|one| one.peaks).collect();
+    assert_eq!(peaks, [400, 240, 144, 86, 51]);
+}
+
+#[test]
 fn pareto_fits_are_those_of_scipy() {
     for (name, case) in reference("pareto") {
         let (excess, scipy) = (buckets(&case), &case["scipy"]);

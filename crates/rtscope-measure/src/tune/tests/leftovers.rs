@@ -154,7 +154,8 @@ fn damaged_lines_are_reported_once_and_the_rest_is_restored() {
 
 #[test]
 fn a_run_that_was_killed_while_it_wrote_its_journal_leaves_nothing_to_do() {
-    let whole = line("throttling", THROTTLING, "950000", "-1") + &line("thp", HUGE, "madvise", "never");
+    let whole =
+        line("throttling", THROTTLING, "950000", "-1") + &line("thp", HUGE, "madvise", "never");
     for length in 0..whole.len() {
         let bench = Bench::new();
         bench.left(&whole[..length]);
