@@ -29,6 +29,7 @@ fn a_killed_run_is_judged_up_to_its_last_slice_and_leaves_no_load() {
     let slices = folder.path().join("run/slices/t0.jsonl");
     wait_for("some slices", Duration::from_secs(20), || lines(&slices) >= 6);
     assert!(!processes_with(marker).is_empty(), "the load runs");
+    assert!(processes_of_ours().len() > 2, "the run, and workers of its load");
     kill(child.id(), "KILL");
     child.wait().expect("ends");
     let kept = lines(&slices);

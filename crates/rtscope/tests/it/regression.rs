@@ -2,7 +2,9 @@
 
 use std::{fs, process::Stdio, time::Duration};
 
-use crate::support::{folder, kill, output, processes_of_ours, program, skip, text, wait_for};
+use crate::support::{
+    folder, kill, mark, output, processes_of_ours, program, skip, text, wait_for,
+};
 
 /// A reader that goes away (`rtscope plan list | head -1`) is no error of ours.
 #[test]
@@ -30,6 +32,7 @@ fn a_closed_terminal_ends_a_live_run() {
     let mut terminal = std::process::Command::new(script)
         .args(["-qfc", &command, "/dev/null"])
         .env("TERM", "xterm")
+        .envs([mark()])
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -14,7 +14,13 @@ use serde_json::Value;
 pub(crate) fn rtscope(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rtscope"));
     command.current_dir(folder).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command.envs([mark()]);
     command
+}
+
+/// A variable in the environment of the program that these tests start, and so of whatever the program starts.
+pub(crate) fn mark() -> (&'static str, String) {
+    ("RTSCOPE_STARTED_BY_TESTS", std::process::id().to_string())
 }
 
 /// Runs it with arguments separated by blanks, and waits at most three minutes.
@@ -112,10 +118,13 @@ pub(crate) fn processes_with(needle: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Processes of the program under test, loads included: other builds of it may run beside the tests.
+/// Processes that these tests have started by way of the program, loads included. Others may use it at the same time.
 pub(crate) fn processes_of_ours() -> Vec<u32> {
-    let program = fs::canonicalize(env!("CARGO_BIN_EXE_rtscope")).expect("the program");
-    let is_ours =
-        |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+    let (name, value) = mark();
+    let mark = format!("{name}={value}");
+    let is_ours = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
     processes_with("").into_iter().filter(is_ours).collect()
 }
