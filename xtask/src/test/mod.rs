@@ -76,18 +76,15 @@ const OF_THEIR_OWN: [&str; 9] = [
     "pull_lab::",
 ];
 
-/// Priority of what runs beside tests that measure: they wait most of the time, and are to wake when they asked for it.
-const NICE: i32 = 19;
-
 /// All calls of cargo.
 #[derive(Default)]
 struct Steps {
-    /// In their order, before anything runs beside another.
+    /// What the others need.
     first: Vec<Step>,
-    /// One after the other: they change and measure the machine.
+    /// The result is the same on a busy machine.
+    computing: Vec<Step>,
+    /// They change and measure the machine.
     measuring: Vec<Step>,
-    /// One after the other, beside those that measure: the result is the same on a busy machine.
-    beside: Vec<Step>,
 }
 
 impl Steps {
@@ -111,11 +108,7 @@ impl Steps {
                 Step::new("fmt", "fmt --all --check -- --color=never", None),
                 Step::new("build", "test --workspace --no-run", None),
             ],
-            measuring: vec![
-                Step::new("measuring-tests", &one_at_a_time, Some(1)),
-                Step::new("other-tests", &four_at_a_time, Some(20)),
-            ],
-            beside: vec![
+            computing: vec![
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
                 Step::new(
                     "lab-tests",
@@ -126,6 +119,10 @@ impl Steps {
                 Step::new("parquet", parquet, Some(1)),
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
                 Step::new("doc", "doc --workspace --no-deps --document-private-items", None),
+            ],
+            measuring: vec![
+                Step::new("measuring-tests", &one_at_a_time, Some(1)),
+                Step::new("other-tests", &four_at_a_time, Some(20)),
             ],
         })
     }
@@ -171,12 +168,10 @@ pub(crate) fn run() -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    thread::scope(|scope| {
-        scope.spawn(|| run.beside(&steps.beside));
-        steps.measuring.iter().for_each(|step| run.cargo(step));
-        // It changes the machine, and looks at what others change.
-        run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
-    });
+    run.compute(&steps.computing);
+    steps.measuring.iter().for_each(|step| run.cargo(step));
+    // It changes the machine, and looks at what others change.
+    run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     run.skips();
 
     println!("{:7.1} s  all steps", began.elapsed().as_secs_f64());
@@ -192,7 +187,7 @@ struct Tally {
     ignored: Vec<Skip>,
 }
 
-/// A run of all steps, some of them beside others.
+/// A run of all steps.
 struct Run {
     scratch: &'static Path,
     skip_file: PathBuf,
@@ -214,13 +209,9 @@ impl Run {
         }
     }
 
-    /// What may run beside tests that measure.
-    fn beside(&self, steps: &[Step]) {
-        self.inside("nice", || {
-            // Of this thread, and of whatever it starts.
-            rustix::process::setpriority_process(None, NICE)?;
-            Ok(format!("what follows runs at {NICE}, beside tests that measure"))
-        });
+    /// What needs the CPUs, and gives the same result on a busy machine. Beside the tests that measure it saved no time: their
+    /// loads need the CPUs too.
+    fn compute(&self, steps: &[Step]) {
         let log = self.scratch.join("kernel.log");
         self.inside("kernel", || kernel::make(&log));
         self.book();
@@ -402,10 +393,10 @@ mod tests {
     fn each_test_program_is_in_one_step() {
         let programs = test_programs(&crate::root().join("crates")).expect("crates");
         assert!(programs.len() > 10, "{programs:?}");
-        let Steps { first, measuring, beside } = Steps::new().expect("crates");
+        let Steps { first, computing, measuring } = Steps::new().expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let all = first.iter().chain(&measuring).chain(&beside);
+            let all = first.iter().chain(&computing).chain(&measuring);
             assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }
