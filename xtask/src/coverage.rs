@@ -12,7 +12,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Message;
 use serde_json::Value;
 
 use crate::shell;
@@ -99,12 +98,7 @@ fn built(folder: &Path, words: &[&str]) -> Result<Vec<PathBuf>> {
     cargo.args(["--no-run", "--message-format", "json-render-diagnostics"]);
     // The build's own programs are instrumented too, and count elsewhere.
     cargo.env("LLVM_PROFILE_FILE", "/dev/null");
-    let messages = shell::output(&mut cargo, LIMIT)?;
-    let programs = Message::parse_stream(messages.as_bytes()).filter_map(|message| match message {
-        Ok(Message::CompilerArtifact(artifact)) => artifact.executable,
-        _ => None,
-    });
-    Ok(programs.map(cargo_metadata::camino::Utf8PathBuf::into_std_path_buf).collect())
+    Ok(shell::executables(&shell::output(&mut cargo, LIMIT)?))
 }
 
 /// The counts of all files as llvm-cov writes them.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Message;
+use cargo_metadata::{Message, camino::Utf8PathBuf};
 
 /// How often a running program is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -59,15 +59,19 @@ pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
     executable(&output(&mut cargo, BUILD_LIMIT)?)
 }
 
-/// The executable that cargo's messages name.
+/// The executable that cargo's messages name last.
 pub(crate) fn executable(messages: &str) -> Result<PathBuf> {
+    executables(messages).pop().context("cargo named no executable")
+}
+
+/// All executables that cargo's messages name.
+pub(crate) fn executables(messages: &str) -> Vec<PathBuf> {
     let artifacts =
         Message::parse_stream(messages.as_bytes()).filter_map(|message| match message {
             Ok(Message::CompilerArtifact(artifact)) => artifact.executable,
             _ => None,
         });
-    let executable = artifacts.last().context("cargo named no executable")?;
-    Ok(executable.into_std_path_buf())
+    artifacts.map(Utf8PathBuf::into_std_path_buf).collect()
 }
 
 /// Runs a program with all of its output in a file. A file, not a pipe: a process that the program

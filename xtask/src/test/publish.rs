@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::shell;
+use crate::{shell, tidy};
 
 /// How long packaging may take: it waits for the registry's index.
 const PACK_LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -64,20 +64,12 @@ fn is_unreachable(said: &str) -> bool {
 
 /// The packages that cargo left below a folder: `NAME-VERSION` and the file.
 fn packages(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "crate") {
-                let name = path.file_stem().context("a package without a name")?;
-                found.insert(name.to_string_lossy().into_owned(), path);
-            }
-        }
-    }
-    Ok(found)
+    let files = tidy::files(folder, &["."], "crate")?.into_iter().map(|file| folder.join(file));
+    let named = files.map(|file| {
+        let name = file.file_stem().context("a package without a name")?;
+        Ok((name.to_string_lossy().into_owned(), file))
+    });
+    named.collect()
 }
 
 /// Unpacks the packages into one workspace, in which each takes the others.
