@@ -5,16 +5,17 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::shell;
+use crate::{
+    room::{Room, date_and_kernel},
+    shell,
+};
 
 const USAGE: &str = "usage: cargo xtask gallery [--only NAME] [--program FILE]";
 
@@ -26,9 +27,6 @@ const FOLDER: &str = "docs/gallery";
 
 /// A repository keeps every version of a page for ever: the most bytes of one.
 const BYTES_MAX: u64 = 1_500_000;
-
-/// How long a program takes at most that only looks something up.
-const LOOK_UP: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,7 +88,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let mut all_made = true;
     for page in gallery.pages.iter().filter(|page| only.is_none_or(|name| name == page.name)) {
         let began = Instant::now();
-        let made = page.made(&program, &room.join(&page.name), &folder);
+        let made = page.made(&program, room.join(&page.name), &folder);
         let said = match &made {
             Ok(bytes) => format!("{:.0} kB", *bytes as f64 / 1e3),
             Err(e) => format!("FAILED: {e:#}"),
@@ -112,10 +110,7 @@ fn read() -> Result<Gallery> {
 impl Gallery {
     /// The list of the pages, with the commands and the machine that made them.
     fn list(&self) -> Result<String> {
-        let said = |program: &str, words: &[&str]| -> Result<String> {
-            Ok(shell::output(Command::new(program).args(words), LOOK_UP)?.trim().to_owned())
-        };
-        let (date, kernel) = (said("date", &["-u", "+%F"])?, said("uname", &["-r"])?);
+        let (date, kernel) = date_and_kernel()?;
         let cpus = std::thread::available_parallelism()?;
         let mut text = format!(
             "# Gallery\n\n\
@@ -136,25 +131,15 @@ impl Gallery {
 
 impl Page {
     /// Runs the lines in a folder of their own, and copies what they wrote. The bytes of the page.
-    fn made(&self, program: &Path, room: &Path, folder: &Path) -> Result<u64> {
-        if room.exists() {
-            fs::remove_dir_all(room)?;
-        }
-        let bin = room.join("bin");
-        fs::create_dir_all(&bin)?;
-        symlink(program, bin.join("rtscope"))?;
-        symlink(crate::root().join("fixtures"), room.join("fixtures"))?;
-        let mut sh = Command::new("sh");
-        let path = std::env::var("PATH").unwrap_or_default();
-        sh.args(["-c", &self.lines])
-            .current_dir(room)
-            .env("PATH", format!("{}:{path}", bin.display()));
-        let finished = shell::logged(&mut sh, &room.join("log"), Duration::from_secs(self.limit))?;
+    fn made(&self, program: &Path, room: PathBuf, folder: &Path) -> Result<u64> {
+        let room = Room::new(room, program, "fixtures")?;
+        let (log, limit) = (room.path().join("log"), Duration::from_secs(self.limit));
+        let finished = shell::logged(&mut room.shell(&self.lines), &log, limit)?;
         let code = finished.status.and_then(|status| status.code());
         if !code.is_some_and(|code| self.codes.contains(&code)) {
             bail!("exit code {code:?}: {}", shell::last_lines(&finished.log, 5));
         }
-        let made: PathBuf = room.join(&self.file);
+        let made = room.path().join(&self.file);
         let page = fs::read_to_string(&made).with_context(|| made.display().to_string())?;
         let page = without_links_to_files(&page);
         ensure!(page.len() as u64 <= BYTES_MAX, "{} bytes, at most {BYTES_MAX}", page.len());
@@ -209,7 +194,7 @@ mod tests {
             let (name, file) = ("one".to_owned(), "page.html".to_owned());
             let (title, about) = (String::new(), String::new());
             let page = Page { name, title, about, lines: lines.to_owned(), file, codes, limit: 60 };
-            page.made(&program, &room.path().join("room"), room.path())
+            page.made(&program, room.path().join("room"), room.path())
         };
         assert_eq!(made("echo '<p>' > page.html; exit 2", vec![2]).expect("made"), 4);
         assert_eq!(fs::read_to_string(room.path().join("one.html")).expect("there"), "<p>\n");

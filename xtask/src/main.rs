@@ -17,6 +17,7 @@ mod mutants;
 mod notices;
 mod packages;
 mod packaging;
+mod room;
 mod shell;
 mod soak;
 mod test;

@@ -10,9 +10,7 @@ mod reading;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -23,7 +21,10 @@ use self::{
     page::{Counts, Head},
     reading::{Brought, Row},
 };
-use crate::shell;
+use crate::{
+    room::{Room, date_and_kernel},
+    shell,
+};
 
 const USAGE: &str = "usage: cargo xtask documents [--list] [--only WORD] [--program FILE]";
 
@@ -74,9 +75,10 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
             document.items.iter().map(of).collect()
         })
         .collect();
+    let (date, kernel) = date_and_kernel()?;
     let head = Head {
-        date: shell::output(Command::new("date").args(["-u", "+%F"]), LOOK_UP)?.trim().to_owned(),
-        kernel: shell::output(Command::new("uname").arg("-r"), LOOK_UP)?.trim().to_owned(),
+        date,
+        kernel,
         cpus: std::thread::available_parallelism()?.get(),
         minutes: began.elapsed().as_secs_f64() / 60.0,
     };
@@ -94,9 +96,6 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     );
     Ok(counts.missing() == 0)
 }
-
-/// How long a program takes at most that only looks something up.
-const LOOK_UP: Duration = Duration::from_secs(10);
 
 fn parse(words: &[&str]) -> Result<Asked> {
     let mut asked = Asked::default();
@@ -126,18 +125,12 @@ fn list(items: &Items) {
 
 /// Runs every command that the items need, in a fresh folder.
 fn all_brought(items: &Items, program: &Path, room: &Path) -> Result<BTreeMap<String, Brought>> {
-    if room.exists() {
-        fs::remove_dir_all(room)?;
-    }
-    let bin = room.join("bin");
-    fs::create_dir_all(&bin)?;
-    symlink(program, bin.join("rtscope"))?;
-    symlink(crate::root().join("fixtures/documents"), room.join("fixtures"))?;
+    let room = Room::new(room.to_owned(), program, "fixtures/documents")?;
     let needed = items.needed();
     let mut all = BTreeMap::new();
     for (n, command) in needed.iter().enumerate() {
         let began = Instant::now();
-        let brought = brought(command, &bin, room)?;
+        let brought = brought(command, &room)?;
         let failure = brought.failure.as_ref().map_or_else(String::new, |why| format!(": {why}"));
         let (all_of_them, took) = (needed.len(), began.elapsed().as_secs_f64());
         eprintln!("{}/{all_of_them} {took:.1} s  {}{failure}", n + 1, command.line);
@@ -147,12 +140,9 @@ fn all_brought(items: &Items, program: &Path, room: &Path) -> Result<BTreeMap<St
 }
 
 /// Runs one command line.
-fn brought(one: &items::Command, bin: &Path, room: &Path) -> Result<Brought> {
-    let [out, err] = ["out", "err"].map(|end| room.join(format!("{}.{end}", one.name)));
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new("sh");
-    command.args(["-c", &one.line]).current_dir(room).stdin(Stdio::null());
-    command.env("PATH", format!("{}:{path}", bin.display()));
+fn brought(one: &items::Command, room: &Room) -> Result<Brought> {
+    let [out, err] = ["out", "err"].map(|end| room.path().join(format!("{}.{end}", one.name)));
+    let mut command = room.shell(&one.line);
     command.stdout(File::create(&out)?).stderr(File::create(&err)?);
     let limit = Duration::from_secs(one.limit);
     let status = shell::wait(&mut shell::start(&mut command)?, limit)?;
@@ -172,6 +162,8 @@ fn brought(one: &items::Command, bin: &Path, room: &Path) -> Result<Brought> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -188,7 +180,7 @@ mod tests {
         let program = room.path().join("fake");
         fs::write(&program, "#!/bin/sh\necho out\necho because >&2\nsleep ${2:-0}\nexit $1\n")
             .expect("written");
-        shell::output(Command::new("chmod").args(["+x"]).arg(&program), LOOK_UP).expect("chmod");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
         let text = "[[command]]\nname = 'good'\nline = 'rtscope 3'\ncodes = [0, 3]\n\
             [[command]]\nname = 'bad'\nline = 'rtscope 1'\n\
             [[command]]\nname = 'slow'\nline = 'rtscope 0 100'\nlimit = 1\n\
