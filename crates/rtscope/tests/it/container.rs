@@ -8,7 +8,7 @@ use std::{
 
 use rtscope_testing::skip::{program, root_or_skip, skip};
 
-use crate::support::{folder, json, output_of, text};
+use crate::support::{folder, json, output, output_of, text};
 
 /// The files for a cluster.
 fn packaging() -> PathBuf {
@@ -50,9 +50,11 @@ fn an_image_from_scratch_measures_with_two_capabilities() {
             && manifest.contains(r#"drop: ["ALL"]"#)
     );
     let room = folder();
-    for name in ["proc", "sys", "dev", "run", "tmp", "records"] {
+    for name in ["proc", "sys", "dev", "run", "tmp", "records", "plans"] {
         fs::create_dir(room.path().join(name)).expect("made");
     }
+    let plan = output(room.path(), "plan show quick");
+    fs::write(room.path().join("plans/mine.toml"), plan.stdout).expect("written");
     fs::copy(env!("CARGO_BIN_EXE_rtscope"), room.path().join("rtscope")).expect("copied");
     let mut inside = Command::new("unshare");
     inside.args([
@@ -68,7 +70,7 @@ fn an_image_from_scratch_measures_with_two_capabilities() {
     ]);
     inside.arg(room.path()).args([
         "run",
-        "quick",
+        "/plans/mine.toml",
         "--duration",
         "2s",
         "--quiet",
