@@ -59,6 +59,20 @@ pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
     executable(&output(&mut cargo, BUILD_LIMIT)?)
 }
 
+/// What each step of the tests builds. Another selection of packages has other features: cargo would build the program and
+/// all that it needs once more, which takes minutes.
+pub(crate) const WORKSPACE: [&str; 2] = ["--workspace", "--features=rtscope/parquet"];
+
+/// rtscope as the tests start it.
+pub(crate) fn tested_program() -> Result<PathBuf> {
+    let mut cargo = cargo();
+    cargo.arg("test").args(WORKSPACE).args(["--no-run", "--quiet"]);
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    let all = executables(&output(&mut cargo, BUILD_LIMIT)?);
+    let found = all.into_iter().find(|path| path.file_name().is_some_and(|it| it == "rtscope"));
+    found.context("cargo built no rtscope for the tests")
+}
+
 /// The executable that cargo's messages name last.
 pub(crate) fn executable(messages: &str) -> Result<PathBuf> {
     executables(messages).pop().context("cargo named no executable")

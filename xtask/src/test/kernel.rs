@@ -23,8 +23,7 @@ pub(super) fn make(log: &Path) -> Result<String> {
     if !cfg!(target_arch = "x86_64") {
         return Ok("none: it is for x86-64".to_owned());
     }
-    let program = shell::built(&["--package=rtscope", "--bin=rtscope"])?;
-    steps(&program, log)
+    steps(&shell::tested_program()?, log)
 }
 
 fn steps(program: &Path, log: &Path) -> Result<String> {

@@ -62,18 +62,35 @@ const CALCULATES: &str = "rtscope-analyse";
 /// The tests whose guests take longer than all other tests together.
 const LAB: &str = "lab";
 
-/// Tests of the program that neither change this machine nor judge what they measure: each has folders, ports and machines
-/// of its own.
-const OF_THEIR_OWN: [&str; 9] = [
+/// Tests of the program that neither change this machine nor judge how late it wakes threads: each has folders, ports and
+/// machines of its own.
+const OF_THEIR_OWN: [&str; 26] = [
+    "accounting::",
+    "check::",
+    "collect::",
+    "command_lines::",
+    "compare::",
+    "doctor::",
+    "doctor_input::",
     "documents::",
+    "explain_files::",
+    "export::",
     "fleet",
+    "history::",
     "hostile::",
+    "import::",
     "kernels::",
     "lava::",
+    "long::",
     "mutations::",
     "packaging::",
     "page::",
+    "ps::",
     "pull_lab::",
+    "skeletons::",
+    "stat::",
+    "streams::",
+    "wrong_input::",
 ];
 
 /// All calls of cargo.
@@ -96,17 +113,16 @@ impl Steps {
         };
         let calculating = chosen(&|(of, _)| of == CALCULATES);
         let measuring = chosen(&|(of, name)| of != CALCULATES && name != LAB);
-        let test = "test --workspace --no-fail-fast";
-        let of_the_program = "test --package=rtscope --no-fail-fast --test=it";
+        let whole = shell::WORKSPACE.join(" ");
+        let test = format!("test {whole} --no-fail-fast");
         let skipped: String = OF_THEIR_OWN.map(|name| format!(" --skip {name}")).concat();
         let chosen_ones: String = OF_THEIR_OWN.map(|name| format!(" {name}")).concat();
         let one_at_a_time = format!("{test}{measuring} -- --test-threads=1{skipped}");
-        let four_at_a_time = format!("{of_the_program} -- --test-threads=4{chosen_ones}");
-        let parquet = "test --package=rtscope-analyse --features=parquet --lib export::";
+        let four_at_a_time = format!("{test} --test=it -- --test-threads=4{chosen_ones}");
         Ok(Steps {
             first: vec![
                 Step::new("fmt", "fmt --all --check -- --color=never", None),
-                Step::new("build", "test --workspace --no-run", None),
+                Step::new("build", &format!("test {whole} --no-run"), None),
             ],
             computing: vec![
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
@@ -115,10 +131,13 @@ impl Steps {
                     &format!("{test} --test {LAB} -- --test-threads=2"),
                     Some(1),
                 ),
-                Step::new("clippy", "clippy --workspace --all-targets -- --deny warnings", None),
-                Step::new("parquet", parquet, Some(1)),
+                Step::new(
+                    "clippy",
+                    &format!("clippy {whole} --all-targets -- --deny warnings"),
+                    None,
+                ),
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
-                Step::new("doc", "doc --workspace --no-deps --document-private-items", None),
+                Step::new("doc", &format!("doc {whole} --no-deps --document-private-items"), None),
             ],
             measuring: vec![
                 Step::new("measuring-tests", &one_at_a_time, Some(1)),

@@ -70,7 +70,7 @@ pub enum LoadError {
     Memory {
         /// All workers together.
         asked_bytes: u64,
-        /// `MemAvailable`.
+        /// What the machine and the control groups of this process leave.
         available_bytes: u64,
     },
     /// More open files than the process may have.

@@ -2,7 +2,7 @@
 //!
 //! Exercises page faults, the page allocator and its locks, clearing of pages, and the flushing of
 //! translations on other CPUs when memory is given back. It can't show anything of swapping: all
-//! workers together stay below three quarters of the memory that is available.
+//! workers together stay below three quarters of the memory that the machine and a container leave.
 //!
 //! A unit of work is a page touched. With transparent huge pages one fault brings in many pages.
 
@@ -18,6 +18,7 @@ use super::{
     options::{LoadOption, ValueKind},
     worker::{Job, Processes},
 };
+use crate::machine::Limits;
 
 const OPTIONS: &[LoadOption] = &[
     LoadOption {
@@ -51,9 +52,8 @@ const BATCH: usize = 64;
 fn run(job: &Job) -> Result<(), LoadError> {
     let workers = job.options.workers(&job.placement.cpus);
     let size = job.options.size("size");
-    let meminfo = Tree::default().read("proc/meminfo")?;
     let asked_bytes = (size as u64).saturating_mul(workers as u64);
-    if let Some(available_bytes) = available(&meminfo)
+    if let Some(available_bytes) = Limits::read(&Tree::default()).memory_left()
         && asked_bytes > available_bytes / 4 * 3
     {
         return Err(LoadError::Memory { asked_bytes, available_bytes });
@@ -67,13 +67,6 @@ fn run(job: &Job) -> Result<(), LoadError> {
         })?;
     }
     crew.work()
-}
-
-/// `MemAvailable` in bytes, from the text of `/proc/meminfo`.
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
 }
 
 fn touch(pages: &mut Pages, counter: Counter<'_>) {
@@ -97,12 +90,5 @@ mod tests {
         assert_eq!(board.work(), BATCH as u64 * 2 + 1);
         let slice = pages.as_mut_slice();
         assert!(slice.iter().step_by(page_bytes()).all(|byte| *byte == 1));
-    }
-
-    #[test]
-    fn available_memory_is_read() {
-        let text = "MemTotal:  100 kB\nMemFree:  5 kB\nMemAvailable:    50 kB\n";
-        assert_eq!(available(text), Some(50 * 1024));
-        assert_eq!(available("MemTotal: 100 kB"), None);
     }
 }

@@ -84,6 +84,11 @@ impl Limits {
         }
     }
 
+    /// Memory in bytes that the machine and every control group of this process leave.
+    pub(crate) fn memory_left(&self) -> Option<u64> {
+        self.memory.iter().map(|room| room.left).min()
+    }
+
     /// Compares what a plan needs with what there is. Raises the soft limit of open files where it is too
     /// low.
     ///
@@ -237,6 +242,7 @@ mod tests {
         fake.file("sys/fs/cgroup/user/run/pids.max", "1000\n");
         fake.file("sys/fs/cgroup/user/run/pids.current", "400\n");
         let limits = Limits::parse(&fake.tree, "", None, None);
+        assert_eq!(limits.memory_left(), Some(80 * MIB));
         let fits = Need { threads: 400, memory_bytes: 40 * MIB, files: 10 };
         assert_eq!(limits.check(&fits), Ok(()));
         let memory = refusal(&limits, Need { memory_bytes: 41 * MIB, ..fits });

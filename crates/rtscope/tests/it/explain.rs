@@ -170,12 +170,20 @@ fn culprits_that_note_when_they_were_at_work_come_first_with_that_time() {
         let mut culprit = Command::new("python3");
         culprit.arg("culprit.py").current_dir(folder.path());
         let _beside = Hog(culprit.spawn().expect("starts"));
-        let line = format!(
-            "explain --duration 5s --above 500us --worst 1000 --json --out run -- {program} drift --sleep absolute \
-             --period 1ms --work 0us --policy fifo:50 --cpus 0 --duration 60s --out app"
-        );
-        let document = json(folder.path(), &line);
-        let (meet, right) = told(folder.path(), &document, kind, name);
+        // On a busy machine few activations are late for this reason alone: the culprit gets more time then.
+        let (mut meet, mut right) = (0, 0);
+        for run in 0..4 {
+            let line = format!(
+                "explain --duration 5s --above 500us --worst 1000 --json --out run-{run} -- {program} drift --sleep \
+                 absolute --period 1ms --work 0us --policy fifo:50 --cpus 0 --duration 60s --out app-{run}"
+            );
+            let document = json(folder.path(), &line);
+            let more = told(folder.path(), &document, kind, name);
+            (meet, right) = (meet + more.0, right + more.1);
+            if meet >= 10 {
+                break;
+            }
+        }
         assert!(meet >= 10 && right * 4 >= meet * 3, "{kind}: {right} of {meet}");
     }
 }

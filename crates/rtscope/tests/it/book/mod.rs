@@ -151,9 +151,23 @@ fn sittings() -> Vec<Vec<String>> {
     std::iter::once(tutorial).chain(others.into_iter().map(|page| vec![page])).collect()
 }
 
+/// In a command: it keeps a CPU free of all other processes, also of those that another page starts.
+const TAKES_A_CPU: &str = "shield=last";
+
 /// Runs all pages, some at a time: their commands sleep most of the time.
-fn run_sittings(examples: &Path) -> Vec<Tally> {
-    let waiting = Mutex::new(sittings().into_iter());
+fn run_all(examples: &Path) -> Vec<Tally> {
+    let takes_a_cpu = |pages: &Vec<String>| {
+        pages.iter().flat_map(|page| blocks_of(page)).any(|block| block.text.contains(TAKES_A_CPU))
+    };
+    let (alone, together): (Vec<_>, Vec<_>) = sittings().into_iter().partition(takes_a_cpu);
+    let mut tallies = run_sittings(together, AT_ONCE, examples);
+    tallies.extend(run_sittings(alone, 1, examples));
+    tallies
+}
+
+/// Runs pages, so many at a time.
+fn run_sittings(sittings: Vec<Vec<String>>, at_once: usize, examples: &Path) -> Vec<Tally> {
+    let waiting = Mutex::new(sittings.into_iter());
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         let mut tally = Tally::default();
@@ -173,7 +187,7 @@ fn run_sittings(examples: &Path) -> Vec<Tally> {
         tally
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
     })
 }
@@ -192,7 +206,7 @@ fn the_commands_of_the_documents_run() {
     let examples = folder();
     prepared::examples(examples.path());
     let mut tally = Tally::default();
-    run_sittings(examples.path()).into_iter().for_each(|one| tally.add(one));
+    run_all(examples.path()).into_iter().for_each(|one| tally.add(one));
     let not_run: usize = tally.not_run.iter().sum();
     println!(
         "{} commands run, {not_run} don't; the program reads {} of them",
