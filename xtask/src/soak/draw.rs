@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     fault::{Fault, Strength},
-    subject::{LOADS, Subject},
+    subject::{LASTS_WHILE_HELD, LOADS, Subject},
 };
 
 /// Settings are changed in the first part of a run, and restored in the last.
@@ -63,15 +63,17 @@ impl Choice {
         let fault = *weighted(&mut random, faults.map(|fault| (fault, fault.weight())).collect())?;
         let subjects = self.subjects.iter().filter(|one| one.subject.fits(fault));
         let ready = weighted(&mut random, subjects.map(|one| (one, one.subject.weight)).collect())?;
+        let keeps = ready.subject.keeps;
         let settings = match ready.subject.changes_settings() {
             true => {
-                let most = self.settings.len().min(4);
+                let bears = |one: &&str| !keeps || *one != LASTS_WHILE_HELD;
+                let all: Vec<_> = self.settings.iter().copied().filter(bears).collect();
+                let most = all.len().min(4);
                 let count = random.usize(most.min(1)..=most);
-                random.choose_multiple(self.settings.iter().copied(), count)
+                random.choose_multiple(all, count)
             }
             false => Vec::new(),
         };
-        let keeps = ready.subject.keeps;
         Some(Drawn {
             fault,
             ready,
@@ -144,7 +146,7 @@ mod tests {
         Choice {
             faults: Fault::all().collect(),
             subjects: SUBJECTS.iter().map(ready).collect(),
-            settings: vec!["thp=never", "ksm=on", "shield=last"],
+            settings: vec![LASTS_WHILE_HELD, "thp=never", "ksm=on", "shield=last"],
             is_mild,
         }
     }
@@ -172,6 +174,7 @@ mod tests {
             let has_settings = !drawn.settings.is_empty();
             assert_eq!(has_settings, drawn.ready.subject.changes_settings());
             assert!(!drawn.ready.subject.keeps || drawn.restorer == Restorer::TuneRestore);
+            assert!(!drawn.ready.subject.keeps || !drawn.settings.contains(&LASTS_WHILE_HELD));
             *counts.entry(drawn.fault).or_default() += 1;
             second_kills += u32::from(drawn.second_kill.is_some());
         }

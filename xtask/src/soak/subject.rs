@@ -92,9 +92,12 @@ pub(super) const SUBJECTS: &[Subject] = &[
     Subject { name: "cyclictest", line: "cyclictest -q -m -p 90 -D 1", ..OTHER },
 ];
 
+/// It lasts only while a program holds a file open, so nothing can keep it.
+pub(super) const LASTS_WHILE_HELD: &str = "dma-latency=0";
+
 /// Values of settings that differ from what a machine usually has, and that the first CPU bears.
 const SETTINGS: &[&str] = &[
-    "dma-latency=0",
+    LASTS_WHILE_HELD,
     "energy-preference=performance",
     "fair-server=off",
     "governor=performance",
