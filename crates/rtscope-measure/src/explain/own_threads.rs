@@ -21,11 +21,12 @@ use rtscope_sys::{
 
 use super::{ExplainError, ExplainLook, Keep, LOOK, Watch, finder::Finder};
 
-/// The sampling threads of this process, watched beside what it does.
+/// The sampling threads of this process, watched beside what it does. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct OwnThreads {
     told: Arc<Told>,
-    watching: thread::JoinHandle<Result<ExplainLook, ExplainError>>,
+    /// Until it ends.
+    watching: Option<thread::JoinHandle<Result<ExplainLook, ExplainError>>>,
 }
 
 /// What the thread that reads the events is told.
@@ -89,7 +90,7 @@ impl OwnThreads {
             hears.tell(&mut watch.finder);
             watch.finish("rtscope run".to_owned())
         });
-        Ok(OwnThreads { told, watching })
+        Ok(OwnThreads { told, watching: Some(watching) })
     }
 
     /// Sees an event of the run: of each phase the worst activations are kept, and of no other time.
@@ -124,8 +125,19 @@ impl OwnThreads {
     /// # Panics
     ///
     /// If the look did.
-    pub fn finish(self) -> Result<ExplainLook, ExplainError> {
+    pub fn finish(mut self) -> Result<ExplainLook, ExplainError> {
+        let watching = self.watching.take().expect("nothing else ends it");
         self.told.stop.store(true, Relaxed);
-        self.watching.join().expect("the look does not panic")
+        watching.join().expect("the look does not panic")
+    }
+}
+
+/// A run that could not begin leaves no tracing instance behind.
+impl Drop for OwnThreads {
+    fn drop(&mut self) {
+        if let Some(watching) = self.watching.take() {
+            self.told.stop.store(true, Relaxed);
+            let _ = watching.join();
+        }
     }
 }

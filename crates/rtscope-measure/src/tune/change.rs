@@ -18,7 +18,7 @@ use super::{
     service,
     setting::{self, present},
 };
-use crate::environment::Stat;
+use crate::environment::{Stat, online};
 
 /// What a change is made to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,11 +72,12 @@ impl ThreadName {
         ThreadName { tid, started_ticks: stat.started_ticks, name: stat.name.clone() }
     }
 
-    /// Its number, as long as it is the same thread.
+    /// Its number, as long as it is the same thread. One that is about to end is gone: no cgroup takes it any more.
     fn number(&self, tree: &Tree) -> Result<i32, Error> {
         let path = format!("proc/{}/stat", self.tid);
         let stat = Stat::parse(&tree.read_bytes(&path)?);
-        let same = stat.is_some_and(|stat| stat.started_ticks == self.started_ticks);
+        let same =
+            stat.is_some_and(|stat| stat.started_ticks == self.started_ticks && !stat.is_ending());
         same.then_some(self.tid as i32).ok_or_else(|| gone(tree, &path))
     }
 }
@@ -169,6 +170,13 @@ impl Change {
             (ChangeKind::FileOfFolder, Ok(asked), Ok(found)) => asked == found,
             _ => found == self.new,
         }
+    }
+
+    /// Whether what it holds after the old value was written is the old value. A thread shows only those of its CPUs that
+    /// are online; it gets the others when they come back.
+    pub(super) fn is_restored(&self, tree: &Tree, found: &str) -> bool {
+        let shown = || cpus(&self.old).common(&online(tree)).to_string();
+        found == self.old || (self.kind == ChangeKind::Affinity && found == shown())
     }
 
     /// Whether nobody needs to hear what became of it: it is one of hundreds, or goes with its folder.
@@ -298,5 +306,39 @@ fn swap_to(device: &str, value: &str) -> Result<(), Error> {
         // A negative one is the kernel's to choose.
         Err(_) if value == AUTOMATIC => swap::on(device, -1),
         Err(_) => swap::off(device),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::fake::FakeTree;
+
+    #[test]
+    fn a_thread_that_ends_is_gone() {
+        let fake = FakeTree::new();
+        let thread = ThreadName { tid: 7, started_ticks: 42, name: "bash".to_owned() };
+        // PF_EXITING, of include/linux/sched.h, and none.
+        for (flags, is_there) in [(0, true), (4, false)] {
+            let zeros = "0 ".repeat(20);
+            let stat = format!("7 (bash) S 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 42 {zeros}");
+            fake.file("proc/7/stat", &stat);
+            assert_eq!(thread.number(&fake.tree).is_ok(), is_there);
+        }
+    }
+
+    #[test]
+    fn a_thread_is_restored_when_it_has_those_of_its_cpus_that_are_online() {
+        let fake = FakeTree::new();
+        fake.file("sys/devices/system/cpu/online", "0-1,3\n");
+        let affinity = Change {
+            kind: ChangeKind::Affinity,
+            ..Change::file("thread-affinity", "", "0-2", "0")
+        };
+        assert!(affinity.is_restored(&fake.tree, "0-2"));
+        assert!(affinity.is_restored(&fake.tree, "0-1"));
+        assert!(!affinity.is_restored(&fake.tree, "0"), "CPU 1 is online");
+        let file = Change::file("irq-affinity", "proc/irq/1/smp_affinity_list", "0-2", "0");
+        assert!(!file.is_restored(&fake.tree, "0-1"));
     }
 }

@@ -46,9 +46,11 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
         }
         change.write(tree, &change.old)?;
         let found = change.present(tree)?;
-        if found == change.old {
+        if change.is_restored(tree, &found) {
             return Ok(RestoreOutcome::Restored);
         }
+        // A thread that has begun to end meanwhile answers with an error.
+        let found = change.present(tree)?;
         Ok(RestoreOutcome::Failed(format!("it reads {found:?} after {:?} was written", change.old)))
     };
     match attempt() {

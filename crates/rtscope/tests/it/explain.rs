@@ -188,6 +188,22 @@ fn culprits_that_note_when_they_were_at_work_come_first_with_that_time() {
     }
 }
 
+/// The recording begins before the record does.
+#[test]
+fn a_run_that_cannot_begin_leaves_no_recording() {
+    if !root_or_skip("a_run_that_cannot_begin_leaves_no_recording") {
+        return;
+    }
+    let folder = folder();
+    std::fs::write(folder.path().join("file"), "").expect("written");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_rtscope"));
+    run.args(["run", "quick", "--explain", "--out", "file/run"]).current_dir(folder.path());
+    let mut run = Hog(run.stderr(Stdio::null()).spawn().expect("starts"));
+    assert_eq!(run.0.wait().expect("ended").code(), Some(1));
+    let instance = format!("/sys/kernel/tracing/instances/rtscope-{}-0", run.0.id());
+    assert!(!std::path::Path::new(&instance).exists(), "{instance}");
+}
+
 /// SIGKILL leaves no time to end the recording. The next start that measures does.
 #[test]
 fn the_recording_of_a_killed_process_is_removed() {
