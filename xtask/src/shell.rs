@@ -54,9 +54,7 @@ pub(crate) fn cargo() -> Command {
 
 /// Builds one program of ours and answers where it is.
 pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
-    let mut cargo = cargo();
-    cargo.args(["build", "--quiet", "--message-format", "json-render-diagnostics"]).args(words);
-    executable(&output(&mut cargo, BUILD_LIMIT)?)
+    executable(&messages(&[&["build"], words].concat())?)
 }
 
 /// What each step of the tests builds. Another selection of packages has other features: cargo would build the program and
@@ -65,12 +63,16 @@ pub(crate) const WORKSPACE: [&str; 2] = ["--workspace", "--features=rtscope/parq
 
 /// rtscope as the tests start it.
 pub(crate) fn tested_program() -> Result<PathBuf> {
-    let mut cargo = cargo();
-    cargo.arg("test").args(WORKSPACE).args(["--no-run", "--quiet"]);
-    cargo.args(["--message-format", "json-render-diagnostics"]);
-    let all = executables(&output(&mut cargo, BUILD_LIMIT)?);
+    let all = executables(&messages(&[&["test", "--no-run"], &WORKSPACE[..]].concat())?);
     let found = all.into_iter().find(|path| path.file_name().is_some_and(|it| it == "rtscope"));
     found.context("cargo built no rtscope for the tests")
+}
+
+/// What cargo tells programs of a build.
+fn messages(words: &[&str]) -> Result<String> {
+    let mut cargo = cargo();
+    cargo.args(words).args(["--quiet", "--message-format", "json-render-diagnostics"]);
+    output(&mut cargo, BUILD_LIMIT)
 }
 
 /// The executable that cargo's messages name last.

@@ -91,9 +91,12 @@ impl Stat {
         self.is_kernel() && self.parent == 0
     }
 
-    /// Whether it is on its way out: a fatal signal was taken, or the kernel already clears up after it.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.flags & (EXITING | SIGNALED) != 0
+    /// Whether it is the thread that started then, and is neither dead nor on its way out: a fatal signal was taken, or the
+    /// kernel already clears up after it.
+    pub(crate) fn lives_since(&self, started_ticks: u64) -> bool {
+        let is_dead = ["Z", "X"].contains(&self.state.as_str());
+        let is_ending = self.flags & (EXITING | SIGNALED) != 0;
+        self.started_ticks == started_ticks && !is_dead && !is_ending
     }
 
     pub(crate) fn parse(line: &[u8]) -> Option<Stat> {

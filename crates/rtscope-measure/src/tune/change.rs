@@ -76,8 +76,7 @@ impl ThreadName {
     fn number(&self, tree: &Tree) -> Result<i32, Error> {
         let path = format!("proc/{}/stat", self.tid);
         let stat = Stat::parse(&tree.read_bytes(&path)?);
-        let same =
-            stat.is_some_and(|stat| stat.started_ticks == self.started_ticks && !stat.is_ending());
+        let same = stat.is_some_and(|stat| stat.lives_since(self.started_ticks));
         same.then_some(self.tid as i32).ok_or_else(|| gone(tree, &path))
     }
 }

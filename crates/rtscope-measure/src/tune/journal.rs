@@ -63,9 +63,7 @@ impl Owner {
     pub(super) fn is_alive(self) -> bool {
         // A dead process that nobody has waited for still has an entry, and so has one that was killed
         // a moment ago: it restores nothing any more.
-        let dead = |stat: &Stat| ["Z", "X"].contains(&stat.state.as_str()) || stat.is_ending();
-        stat_of(self.pid)
-            .is_some_and(|stat| stat.started_ticks == self.started_ticks && !dead(&stat))
+        stat_of(self.pid).is_some_and(|stat| stat.lives_since(self.started_ticks))
             && !is_killed(self.pid)
     }
 
