@@ -11,9 +11,10 @@ use anyhow::{Result, anyhow};
 
 use crate::shell;
 
-/// The most instructions that one tick may take on x86-64: 89.2 as measured with rustc 1.95, plus
-/// 15 % for what another compiler may do differently.
-const BOUND: f64 = 102.0;
+/// The most instructions that one tick may take on x86-64, in a build for tests, which checks for overflows: as measured with
+/// rustc 1.95, in a first build 131.3 and in a build that goes on from an earlier one 142.4, plus 5 % for what another compiler
+/// may do differently.
+const BOUND: f64 = 150.0;
 
 /// Ticks of the short run; the long one has three times as many.
 const TICKS: u64 = 100_000;
@@ -25,9 +26,10 @@ const LIMIT: Duration = Duration::from_secs(5 * 60);
 pub(crate) const EXAMPLE: [&str; 6] =
     ["--profile", "profiling", "--package", "rtscope-measure", "--example", "tick"];
 
-/// Counts, prints, and answers whether the count is within its bound.
+/// Counts in the build that the tests are made of, which takes no time when they have run; prints, and answers whether the
+/// count is within its bound. `cargo xtask bench --against` counts what is released.
 pub(crate) fn run() -> Result<bool> {
-    let per_tick = per_tick(&shell::built(&EXAMPLE)?)?;
+    let per_tick = per_tick(&shell::tested("tick")?)?;
     if cfg!(target_arch = "x86_64") {
         println!("{per_tick:.1} instructions a tick, at most {BOUND:.0}");
         Ok(per_tick <= BOUND)

@@ -61,11 +61,11 @@ pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
 /// all that it needs once more, which takes minutes.
 pub(crate) const WORKSPACE: [&str; 2] = ["--workspace", "--features=rtscope/parquet"];
 
-/// rtscope as the tests start it.
-pub(crate) fn tested_program() -> Result<PathBuf> {
+/// A program or an example as the tests' build makes it: rtscope as they start it.
+pub(crate) fn tested(name: &str) -> Result<PathBuf> {
     let all = executables(&messages(&[&["test", "--no-run"], &WORKSPACE[..]].concat())?);
-    let found = all.into_iter().find(|path| path.file_name().is_some_and(|it| it == "rtscope"));
-    found.context("cargo built no rtscope for the tests")
+    let found = all.into_iter().find(|path| path.file_name().is_some_and(|it| it == name));
+    found.with_context(|| format!("cargo built no {name} for the tests"))
 }
 
 /// What cargo tells programs of a build.

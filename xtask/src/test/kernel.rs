@@ -23,7 +23,7 @@ pub(super) fn make(log: &Path) -> Result<String> {
     if !cfg!(target_arch = "x86_64") {
         return Ok("none: it is for x86-64".to_owned());
     }
-    steps(&shell::tested_program()?, log)
+    steps(&shell::tested("rtscope")?, log)
 }
 
 fn steps(program: &Path, log: &Path) -> Result<String> {

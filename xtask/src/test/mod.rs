@@ -31,8 +31,8 @@ use crate::{
 };
 use libtest::{Counts, Skip};
 
-/// A step that takes longer hangs. Building takes longest: minutes on two idle cores.
-const STEP_LIMIT: Duration = Duration::from_secs(25 * 60);
+/// A step that takes longer hangs. The guests take longest: minutes on two idle cores, several times as long on busy ones.
+const STEP_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// How much of a failed step's output is printed where no failed test said anything.
 const SHOWN_LINES: usize = 200;
@@ -94,14 +94,15 @@ const OF_THEIR_OWN: [&str; 26] = [
 ];
 
 /// All calls of cargo.
-#[derive(Default)]
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
+    /// Boots guests, two at a time, for as long as `computing` takes.
+    guests: Step,
     /// The result is the same on a busy machine.
     computing: Vec<Step>,
-    /// They change and measure the machine.
-    measuring: Vec<Step>,
+    /// Changes and measures the machine.
+    measuring: Step,
 }
 
 impl Steps {
@@ -124,13 +125,14 @@ impl Steps {
                 Step::new("fmt", "fmt --all --check -- --color=never", None),
                 Step::new("build", &format!("test {whole} --no-run"), None),
             ],
+            guests: Step::new(
+                "lab-tests",
+                &format!("{test} --test {LAB} -- --test-threads=2"),
+                Some(1),
+            ),
             computing: vec![
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
-                Step::new(
-                    "lab-tests",
-                    &format!("{test} --test {LAB} -- --test-threads=2"),
-                    Some(1),
-                ),
+                Step::new("other-tests", &four_at_a_time, Some(20)),
                 Step::new(
                     "clippy",
                     &format!("clippy {whole} --all-targets -- --deny warnings"),
@@ -139,10 +141,7 @@ impl Steps {
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
                 Step::new("doc", &format!("doc {whole} --no-deps --document-private-items"), None),
             ],
-            measuring: vec![
-                Step::new("measuring-tests", &one_at_a_time, Some(1)),
-                Step::new("other-tests", &four_at_a_time, Some(20)),
-            ],
+            measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
         })
     }
 }
@@ -187,8 +186,8 @@ pub(crate) fn run() -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    run.compute(&steps.computing);
-    steps.measuring.iter().for_each(|step| run.cargo(step));
+    run.compute(&steps);
+    run.cargo(&steps.measuring);
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     run.skips();
@@ -228,16 +227,19 @@ impl Run {
         }
     }
 
-    /// What needs the CPUs, and gives the same result on a busy machine. Beside the tests that measure it saved no time: their
-    /// loads need the CPUs too.
-    fn compute(&self, steps: &[Step]) {
+    /// What needs the CPUs, and gives the same result on a busy machine: guests use them while the other steps wait. Beside the
+    /// tests that measure it saved no time: their loads need the CPUs too.
+    fn compute(&self, steps: &Steps) {
         let log = self.scratch.join("kernel.log");
         self.inside("kernel", || kernel::make(&log));
-        self.book();
-        steps.iter().for_each(|step| self.cargo(step));
-        let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
-        self.inside("publish", || publish::trial(&folder, &log));
-        self.instructions();
+        thread::scope(|scope| {
+            scope.spawn(|| self.cargo(&steps.guests));
+            self.book();
+            steps.computing.iter().for_each(|step| self.cargo(step));
+            let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
+            self.inside("publish", || publish::trial(&folder, &log));
+            self.instructions();
+        });
     }
 
     /// A step that is a function of ours; its text says what it found.
@@ -412,10 +414,10 @@ mod tests {
     fn each_test_program_is_in_one_step() {
         let programs = test_programs(&crate::root().join("crates")).expect("crates");
         assert!(programs.len() > 10, "{programs:?}");
-        let Steps { first, computing, measuring } = Steps::new().expect("crates");
+        let Steps { first, guests, computing, measuring } = Steps::new().expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let all = first.iter().chain(&computing).chain(&measuring);
+            let all = first.iter().chain(&computing).chain([&guests, &measuring]);
             assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }

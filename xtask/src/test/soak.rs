@@ -20,7 +20,7 @@ pub(super) fn short(log: &Path) -> Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["soak", "--mild", "--for", LASTS, "--seed", SEED]);
     command.args(["--only", "kill,term,int,stop,disk,tracefs"]);
-    command.arg("--program").arg(shell::tested_program()?);
+    command.arg("--program").arg(shell::tested("rtscope")?);
     let soaked = shell::logged(&mut command, log, LIMIT)?;
     let counts = soaked.log.lines().find(|line| line.contains(" rounds, "));
     let counts = counts.and_then(|line| line.split(", ").nth(2)).unwrap_or_default();

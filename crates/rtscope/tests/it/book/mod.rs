@@ -108,7 +108,10 @@ fn try_block(room: &Path, block: &Block, tally: &mut Tally) {
     tally.took.push((began.elapsed(), format!("{}:{}", block.page, block.line)));
     if !ran.status.success() {
         let (out, err) = (text(&ran.stdout), text(&ran.stderr));
-        let end = |text: &str| text.lines().rev().take(5).collect::<Vec<_>>().join("\n");
+        let end = |text: &str| {
+            let lines: Vec<_> = text.lines().collect();
+            lines[lines.len().saturating_sub(25)..].join("\n")
+        };
         let Block { page, line, .. } = block;
         let status = ran.status;
         tally.failures.push(format!(

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use clap::{Arg, Command};
+use clap::{Arg, Command, builder::PossibleValue};
 
 use super::{
     super::{GROUPS, command, examples},
-    prose,
+    NOT_RELEASED, prose,
 };
 
 /// Each page by its path.
@@ -115,7 +115,9 @@ fn entry(argument: &Arg) -> String {
         let _ = write!(entry, ". Default: `{}`", default.join(" "));
     }
     let possible = argument.get_possible_values();
-    let possible: Vec<_> = possible.iter().filter(|value| !value.is_hide_set()).collect();
+    let is_shown =
+        |value: &&PossibleValue| !value.is_hide_set() && value.get_name() != NOT_RELEASED;
+    let possible: Vec<_> = possible.iter().filter(is_shown).collect();
     if possible.is_empty() || !argument.get_action().takes_values() {
         return entry;
     }

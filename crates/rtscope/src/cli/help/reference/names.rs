@@ -11,7 +11,7 @@ use rtscope_measure::{
 };
 use rtscope_model::time::Nanos;
 
-use super::{prose, table};
+use super::{NOT_RELEASED, prose, table};
 use crate::{cli::sched, plans, skeletons::Language};
 
 /// A row of a name and what it is.
@@ -93,8 +93,7 @@ fn settings() -> Vec<Section> {
 }
 
 fn formats() -> Vec<Section> {
-    // A format that needs a cargo feature is on its own page alone.
-    let exports = export::FORMATS.iter().filter(|one| one.name != "parquet");
+    let exports = export::FORMATS.iter().filter(|one| one.name != NOT_RELEASED);
     let exports = exports.map(|one| named(one.name, one.what));
     let imports = import::formats().map(|(name, what)| named(name, what));
     vec![
