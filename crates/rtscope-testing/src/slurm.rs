@@ -141,7 +141,7 @@ impl Drop for SlurmCluster {
 }
 
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(240);
     while !holds() {
         assert!(Instant::now() < until, "waited for {what}");
         thread::sleep(Duration::from_millis(50));

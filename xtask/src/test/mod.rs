@@ -4,9 +4,9 @@
 //! as they count themselves, and each other step as one. A step's whole output is in
 //! `target/xtask/STEP.log`; of a failed one, what its failed tests said or its end is printed.
 
-mod axe;
 mod kernel;
 mod libtest;
+mod node;
 mod publish;
 mod python;
 mod skips;
@@ -93,6 +93,9 @@ const OF_THEIR_OWN: [&str; 26] = [
     "wrong_input::",
 ];
 
+/// The commands of the documents, which change settings of the machine. They are short, and wait for each other where they must.
+const DOCUMENTED: &str = "book::";
+
 /// All calls of cargo.
 struct Steps {
     /// What the others need.
@@ -118,7 +121,8 @@ impl Steps {
         let test = format!("test {whole} --no-fail-fast");
         let skipped: String = OF_THEIR_OWN.map(|name| format!(" --skip {name}")).concat();
         let chosen_ones: String = OF_THEIR_OWN.map(|name| format!(" {name}")).concat();
-        let one_at_a_time = format!("{test}{measuring} -- --test-threads=1{skipped}");
+        let one_at_a_time =
+            format!("{test}{measuring} -- --test-threads=1{skipped} --skip {DOCUMENTED}");
         let four_at_a_time = format!("{test} --test=it -- --test-threads=4{chosen_ones}");
         Ok(Steps {
             first: vec![
@@ -133,6 +137,7 @@ impl Steps {
             computing: vec![
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
                 Step::new("other-tests", &four_at_a_time, Some(20)),
+                Step::new("documented", &format!("{test} --test=it -- {DOCUMENTED}"), Some(3)),
                 Step::new(
                     "clippy",
                     &format!("clippy {whole} --all-targets -- --deny warnings"),
@@ -219,10 +224,14 @@ impl Run {
 
     /// What the tests read our pages and exports with: waits for the network, and needs no program of ours.
     fn fetch(&self) {
-        self.inside("axe", || axe::fetch(&self.scratch.join("axe"), &self.scratch.join("axe.log")));
+        let places =
+            |name: &str| (self.scratch.join(name), self.scratch.join(format!("{name}.log")));
+        for package in &node::ALL {
+            let (folder, log) = places(package.name);
+            self.inside(package.name, || node::fetch(package, &folder, &log));
+        }
         for package in &python::ALL {
-            let log = self.scratch.join(format!("{}.log", package.name));
-            let folder = self.scratch.join(package.name);
+            let (folder, log) = places(package.name);
             self.inside(package.name, || python::fetch(package, &folder, &log));
         }
     }

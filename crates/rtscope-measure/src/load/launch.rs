@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_model::{cpu::CpuSet, load::LoadLine, time::Nanos};
+use rtscope_model::{cpu::CpuSet, load::LoadLine, plan::Phase, time::Nanos};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     fork::{Children, Waited, signal, wait},
@@ -45,8 +45,15 @@ const STUCK_AFTER: Duration = Duration::from_millis(250);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long [`run_alone`] lets a load outlive its duration before its own kernel timer ends it.
-const ALONE_GRACE: Nanos = Nanos::from_secs(5);
+/// How long a load may outlive its duration or its phase before its own kernel timer ends it.
+const GRACE: Nanos = Nanos::from_secs(5);
+
+/// How long the loads of a phase may live. The first one lives while those after it start, each of which may take
+/// [`START_LIMIT`].
+pub(crate) fn limit_of(phase: &Phase) -> Nanos {
+    let starts_ns = START_LIMIT.as_nanos() as u64 * phase.loads.len() as u64;
+    Nanos(phase.expected().0.saturating_mul(2).saturating_add(starts_ns + GRACE.0))
+}
 
 /// Starts loads.
 ///
@@ -391,7 +398,7 @@ pub fn run_alone(
 ) -> Result<(EndedLoad, Rate), LoadError> {
     const SECOND_NS: u64 = 1_000_000_000;
     let clock = SystemClock::MONOTONIC;
-    let limit = Nanos(duration.0.saturating_add(ALONE_GRACE.0));
+    let limit = Nanos(duration.0.saturating_add(START_LIMIT.as_nanos() as u64 + GRACE.0));
     let (_, options) = resolve(line).map_err(LoadError::Line)?;
     if matches!(options.word("policy"), "fifo" | "rr") && !sched::may_be_real_time() {
         return Err(LoadError::Permission(permission_advice(&permission::collect())));
@@ -417,4 +424,19 @@ pub fn run_alone(
         thread::sleep(Duration::from_nanos(next_ns.clamp(1_000_000, 50_000_000)));
     };
     Ok((ended, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::plan;
+
+    use super::*;
+
+    #[test]
+    fn loads_that_start_as_slowly_as_they_may_are_there_until_their_phase_ends() {
+        let text = "name = 'x'\n[[phase]]\nname = 'a'\nduration = '100ms'\nload = ['cpu', 'io']\n";
+        let phase = &plan::parse("x", text).expect("a plan").phases[0];
+        let slowest = Nanos(2 * START_LIMIT.as_nanos() as u64 + phase.expected().0);
+        assert_eq!(limit_of(phase).0 - slowest.0, phase.expected().0 + GRACE.0);
+    }
 }

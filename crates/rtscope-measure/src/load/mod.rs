@@ -31,6 +31,7 @@ use std::path::Path;
 use rtscope_model::{load::LoadLine, text::Problem};
 use rustix::fs::{Access, access};
 
+pub(crate) use self::launch::limit_of;
 use self::worker::Job;
 pub use self::{
     error::LoadError,

@@ -29,7 +29,7 @@ use crate::{
         InterruptCounters, SystemCounters, energy::EnergyCounters, kernel_log::KernelLog, smi,
     },
     interrupt::Interrupt,
-    load::{Launcher, RunningLoad},
+    load::{self, Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
     network,
     other_work::OtherWorkWatch,
@@ -47,9 +47,6 @@ const SPAN: Nanos = Nanos::from_secs(1);
 
 /// The kernel counts CPU time in ticks of up to 10 ms: a shorter span than some of them says nothing.
 const COUNTERS_SPAN_MIN: Nanos = Nanos::from_ms(50);
-
-/// How long a load may outlive its phase before its own kernel timer ends it.
-const LOAD_GRACE: Nanos = Nanos::from_secs(5);
 
 /// When no frame came back for so long, the peer is gone.
 const PEER_SILENCE: Duration = Duration::from_secs(3);
@@ -254,7 +251,7 @@ impl Conductor<'_, '_> {
 
     /// Starts a phase's loads: those that run, and why the next one does not.
     fn start_loads(&mut self, cell: u32, phase: &Phase) -> (Vec<Load>, Option<Finding>) {
-        let limit = Nanos(phase.expected().0.saturating_mul(2).saturating_add(LOAD_GRACE.0));
+        let limit = load::limit_of(phase);
         let mut loads: Vec<Load> = Vec::new();
         for (i, line) in phase.loads.iter().enumerate() {
             match self.launcher.start(line, limit) {

@@ -24,6 +24,8 @@ fn lab(server: &FakeKernelCi, folder: &Path) -> Command {
     let words = [&lab[..], &links].concat();
     let mut command = rtscope(folder, &words);
     command.env("KERNELCI_API_TOKEN", API_TOKEN).env("KCIDB_JWT", KCIDB_TOKEN);
+    // Records of an earlier run of this test would be known, and no guest would run.
+    command.env("XDG_CACHE_HOME", folder.join("cache"));
     command
 }
 
