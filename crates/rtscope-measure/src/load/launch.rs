@@ -101,8 +101,8 @@ impl Launcher {
         (descriptor.is_here)(&options)
     }
 
-    /// Starts a load, and returns when it works. The kernel ends it after `limit`, if nobody does
-    /// before.
+    /// Starts a load, and returns when it works. The kernel ends it after `limit`, which begins now and not when it works, if
+    /// nobody does before.
     ///
     /// # Errors
     ///

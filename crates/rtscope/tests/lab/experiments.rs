@@ -184,12 +184,12 @@ fn free_applications_run_at_once_in_a_guest_with_two_cpus() {
     let document = run(room.path(), &names, &["--kernel", OWN, "--smp", "2"]);
     let guest = &document["guests"][0];
     assert_responses(guest, "one-fifo-pinned", BY_HAND[0].1);
-    // The emulator lets the CPUs take turns: two that compute at once take as long as one after the other,
-    // so that order and overlap are shown, and no times.
+    // The emulator lets the CPUs take turns: two that compute at once take as long as one after the other, and on a busy
+    // machine one of them may take much longer. So order and overlap are shown, and no times.
     let both = find(guest, "two-fifo-free");
     let (starts, ends) = (ms(both, "start_ns"), ms(both, "finish_ns"));
     assert!(starts[1] < ends[0] && starts[0] < ends[1], "both FIFO ones at once: {both:#}");
-    assert!(ends[0].max(ends[1]) < ends[2], "the ordinary one is last: {both:#}");
+    assert!(ends[0].min(ends[1]) < ends[2], "the ordinary one waits for a CPU: {both:#}");
     // An ordinary one beside FIFO, or both ordinary ones after it: an RT kernel ends an ordinary thread's sleep in a
     // thread of its own, which waits with the rest if the sleep began on the CPU where FIFO computes.
     let one = find(guest, "one-fifo-free");
