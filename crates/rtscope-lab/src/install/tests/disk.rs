@@ -58,6 +58,8 @@ impl Drop for Mounted {
     }
 }
 
+const NO_FAT: &str = "needs the right to mount, mkfs.vfat, and a kernel with vfat";
+
 /// A file that takes the room on a file system, until it goes.
 struct Filler(PathBuf);
 
@@ -164,7 +166,7 @@ fn on_ext4_and_fat_in_files() {
     let boot = at.join("boot/firmware");
     let Some(_boot) = Mounted::image(folder, "fat.img", &["mkfs.vfat"], 16, &boot) else {
         // The other layouts were tested.
-        return rtscope_testing::skip::skip_this("needs the right to mount, and mkfs.vfat");
+        return rtscope_testing::skip::skip_this(NO_FAT);
     };
     let make = |_: &str| {
         old_system(&at, BootLayout::RaspberryPi);
@@ -199,7 +201,7 @@ fn on_full_ext4_and_fat_it_says_what_is_short_and_changes_nothing() {
         return rtscope_testing::skip::skip_this("needs the right to mount, and mkfs.ext4");
     };
     let Some(boot) = Mounted::fat(folder, &boot_at) else {
-        return rtscope_testing::skip::skip_this("needs the right to mount, and mkfs.vfat");
+        return rtscope_testing::skip::skip_this(NO_FAT);
     };
     old_system(&at, layout);
     let kernel = large_kernel(&case);
@@ -237,7 +239,7 @@ fn ext4_and_fat_that_fill_up_meanwhile_are_as_before() {
         return rtscope_testing::skip::skip_this("needs the right to mount, and mkfs.ext4");
     };
     let Some(boot) = Mounted::fat(folder, &at.join("boot/firmware")) else {
-        return rtscope_testing::skip::skip_this("needs the right to mount, and mkfs.vfat");
+        return rtscope_testing::skip::skip_this(NO_FAT);
     };
     old_system(&at, layout);
     let kernel = large_kernel(&case);
@@ -298,7 +300,7 @@ fn a_card_that_is_all_fat_takes_a_kernel_and_gives_it_back() {
     let case = Case::new();
     let at = case.folder.path().join("card");
     let Some(_boot) = Mounted::fat(case.folder.path(), &at) else {
-        return rtscope_testing::skip::skip_this("needs the right to mount, and mkfs.vfat");
+        return rtscope_testing::skip::skip_this(NO_FAT);
     };
     for (name, text) in [
         ("CONFIG.TXT", "# owner's\n"),
