@@ -4,11 +4,10 @@
 //! as they count themselves, and each other step as one. A step's whole output is in
 //! `target/xtask/STEP.log`; of a failed one, what its failed tests said or its end is printed.
 
+mod fetched;
 mod kernel;
 mod libtest;
-mod node;
 mod publish;
-mod python;
 mod skips;
 mod soak;
 
@@ -100,7 +99,7 @@ const DOCUMENTED: &str = "book::";
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
-    /// Boots guests, two at a time, for as long as `computing` takes.
+    /// Boots guests, two at a time, beside `computing`.
     guests: Step,
     /// The result is the same on a busy machine.
     computing: Vec<Step>,
@@ -224,15 +223,10 @@ impl Run {
 
     /// What the tests read our pages and exports with: waits for the network, and needs no program of ours.
     fn fetch(&self) {
-        let places =
-            |name: &str| (self.scratch.join(name), self.scratch.join(format!("{name}.log")));
-        for package in &node::ALL {
-            let (folder, log) = places(package.name);
-            self.inside(package.name, || node::fetch(package, &folder, &log));
-        }
-        for package in &python::ALL {
-            let (folder, log) = places(package.name);
-            self.inside(package.name, || python::fetch(package, &folder, &log));
+        for package in &fetched::ALL {
+            let log = self.scratch.join(format!("{}.log", package.name));
+            let folder = self.scratch.join(package.name);
+            self.inside(package.name, || fetched::fetch(package, &folder, &log));
         }
     }
 

@@ -30,7 +30,7 @@ use super::{
 use crate::environment;
 
 /// How long a load may take until it works.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Nanos = Nanos::from_secs(10);
 
 /// How long a load that was asked to end may take until it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -48,11 +48,15 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How long a load may outlive its duration or its phase before its own kernel timer ends it.
 const GRACE: Nanos = Nanos::from_secs(5);
 
-/// How long the loads of a phase may live. The first one lives while those after it start, each of which may take
-/// [`START_LIMIT`].
+/// How long the loads of a phase may live.
 pub(crate) fn limit_of(phase: &Phase) -> Nanos {
-    let starts_ns = START_LIMIT.as_nanos() as u64 * phase.loads.len() as u64;
-    Nanos(phase.expected().0.saturating_mul(2).saturating_add(starts_ns + GRACE.0))
+    limit(phase.expected().0.saturating_mul(2), phase.loads.len())
+}
+
+/// How long each of some loads may live that are started one after the other for a time. The first one lives while those after
+/// it start, each of which may take [`START_LIMIT`].
+fn limit(duration_ns: u64, loads: usize) -> Nanos {
+    Nanos(duration_ns.saturating_add(START_LIMIT.0 * loads as u64 + GRACE.0))
 }
 
 /// Starts loads.
@@ -319,7 +323,7 @@ impl RunningLoad {
     }
 
     fn wait_until_it_works(&mut self) -> Result<(), LoadError> {
-        let until = Instant::now() + START_LIMIT;
+        let until = Instant::now() + Duration::from_nanos(START_LIMIT.0);
         loop {
             match self.board.state() {
                 State::Working | State::Done => return Ok(()),
@@ -330,7 +334,7 @@ impl RunningLoad {
             }
             if Instant::now() >= until {
                 self.end();
-                return Err(LoadError::Slow(Nanos(START_LIMIT.as_nanos() as u64)));
+                return Err(LoadError::Slow(START_LIMIT));
             }
             thread::sleep(LOOK);
         }
@@ -398,7 +402,7 @@ pub fn run_alone(
 ) -> Result<(EndedLoad, Rate), LoadError> {
     const SECOND_NS: u64 = 1_000_000_000;
     let clock = SystemClock::MONOTONIC;
-    let limit = Nanos(duration.0.saturating_add(START_LIMIT.as_nanos() as u64 + GRACE.0));
+    let limit = limit(duration.0, 1);
     let (_, options) = resolve(line).map_err(LoadError::Line)?;
     if matches!(options.word("policy"), "fifo" | "rr") && !sched::may_be_real_time() {
         return Err(LoadError::Permission(permission_advice(&permission::collect())));
@@ -436,7 +440,7 @@ mod tests {
     fn loads_that_start_as_slowly_as_they_may_are_there_until_their_phase_ends() {
         let text = "name = 'x'\n[[phase]]\nname = 'a'\nduration = '100ms'\nload = ['cpu', 'io']\n";
         let phase = &plan::parse("x", text).expect("a plan").phases[0];
-        let slowest = Nanos(2 * START_LIMIT.as_nanos() as u64 + phase.expected().0);
+        let slowest = Nanos(2 * START_LIMIT.0 + phase.expected().0);
         assert_eq!(limit_of(phase).0 - slowest.0, phase.expected().0 + GRACE.0);
     }
 }
