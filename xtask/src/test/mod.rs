@@ -99,7 +99,7 @@ const DOCUMENTED: &str = "book::";
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
-    /// Boots guests, two at a time, beside `computing`.
+    /// Boots guests, two at a time, beside `computing`, once their kernel is there.
     guests: Step,
     /// The result is the same on a busy machine.
     computing: Vec<Step>,
@@ -230,13 +230,15 @@ impl Run {
         }
     }
 
-    /// What needs the CPUs, and gives the same result on a busy machine: guests use them while the other steps wait. Beside the
-    /// tests that measure it saved no time: their loads need the CPUs too.
+    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run while the other
+    /// steps wait. Beside the tests that measure it saved no time: their loads need the CPUs too.
     fn compute(&self, steps: &Steps) {
         let log = self.scratch.join("kernel.log");
-        self.inside("kernel", || kernel::make(&log));
         thread::scope(|scope| {
-            scope.spawn(|| self.cargo(&steps.guests));
+            scope.spawn(|| {
+                self.inside("kernel", || kernel::make(&log));
+                self.cargo(&steps.guests);
+            });
             self.book();
             steps.computing.iter().for_each(|step| self.cargo(step));
             let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
