@@ -92,18 +92,15 @@ const OF_THEIR_OWN: [&str; 26] = [
     "wrong_input::",
 ];
 
-/// The commands of the documents, which change settings of the machine. They are short, and wait for each other where they must.
-const DOCUMENTED: &str = "book::";
-
 /// All calls of cargo.
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
-    /// Boots guests, two at a time, beside `computing`, once their kernel is there.
+    /// Boots guests, two at a time, once their kernel is there.
     guests: Step,
-    /// The result is the same on a busy machine.
+    /// Everything else.
     computing: Vec<Step>,
-    /// Changes and measures the machine.
+    /// Changes and measures the machine: one test at a time, which waits for most of its time.
     measuring: Step,
 }
 
@@ -120,8 +117,7 @@ impl Steps {
         let test = format!("test {whole} --no-fail-fast");
         let skipped: String = OF_THEIR_OWN.map(|name| format!(" --skip {name}")).concat();
         let chosen_ones: String = OF_THEIR_OWN.map(|name| format!(" {name}")).concat();
-        let one_at_a_time =
-            format!("{test}{measuring} -- --test-threads=1{skipped} --skip {DOCUMENTED}");
+        let one_at_a_time = format!("{test}{measuring} -- --test-threads=1{skipped}");
         let four_at_a_time = format!("{test} --test=it -- --test-threads=4{chosen_ones}");
         Ok(Steps {
             first: vec![
@@ -136,7 +132,6 @@ impl Steps {
             computing: vec![
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
                 Step::new("other-tests", &four_at_a_time, Some(20)),
-                Step::new("documented", &format!("{test} --test=it -- {DOCUMENTED}"), Some(3)),
                 Step::new(
                     "clippy",
                     &format!("clippy {whole} --all-targets -- --deny warnings"),
@@ -190,8 +185,7 @@ pub(crate) fn run() -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    run.compute(&steps);
-    run.cargo(&steps.measuring);
+    run.side_by_side(&steps);
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     run.skips();
@@ -230,15 +224,16 @@ impl Run {
         }
     }
 
-    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run while the other
-    /// steps wait. Beside the tests that measure it saved no time: their loads need the CPUs too.
-    fn compute(&self, steps: &Steps) {
+    /// Three lanes: guests, which wait for their kernel; tests that measure; everything else. No result depends on how busy the
+    /// machine is, and each lane waits at other times.
+    fn side_by_side(&self, steps: &Steps) {
         let log = self.scratch.join("kernel.log");
         thread::scope(|scope| {
             scope.spawn(|| {
                 self.inside("kernel", || kernel::make(&log));
                 self.cargo(&steps.guests);
             });
+            scope.spawn(|| self.cargo(&steps.measuring));
             self.book();
             steps.computing.iter().for_each(|step| self.cargo(step));
             let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
