@@ -321,14 +321,14 @@ impl Run {
         }
     }
 
-    /// The book needs mdBook, which cargo installs where it can get it.
+    /// The book needs mdBook, which is fetched, or built where it can't be.
     fn book(&self) {
         let log = self.scratch.join("book.log");
         let mut program = None;
         self.inside("mdbook", || {
             program = book::find(&log)?;
             let at = program.as_ref().map(|program| program.display().to_string());
-            Ok(at.unwrap_or_else(|| "none: cargo can't install it".to_owned()))
+            Ok(at.unwrap_or_else(|| "none: neither fetched nor built".to_owned()))
         });
         match program {
             Some(program) => self.inside("book", || book::build(&program, &log)),
