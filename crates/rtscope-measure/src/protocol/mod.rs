@@ -123,6 +123,8 @@ impl Conductor<'_, '_> {
         self.hand_on(&mut session);
         let stream = &mut *self.stream;
         let (ended, starved) = session.stop(|slice| stream.emit(Event::Slice(slice)));
+        // A thread that woke late may have kept a sample of the last cell since then.
+        self.hand_on(&mut session);
         self.account(laid, &ended, &smi_before);
         if let Some(first) = starved.first() {
             self.stream.found(starved_finding(first));

@@ -459,8 +459,9 @@ impl Session {
     }
 
     /// Ends the threads, wakes those that sleep and hands over what is left, and what was due in a cell and
-    /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again.
-    pub fn stop(mut self, mut sink: impl FnMut(Slice)) -> (Vec<EndedThread>, Vec<Starved>) {
+    /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again. The raw samples
+    /// that are left have to be drained afterwards.
+    pub fn stop(&mut self, mut sink: impl FnMut(Slice)) -> (Vec<EndedThread>, Vec<Starved>) {
         self.end_threads(ENDING_LIMIT);
         let (mut ended, mut starved) = (Vec::new(), Vec::new());
         let (origin_ns, now_ns) = (self.origin_ns, self.clock.now_ns());

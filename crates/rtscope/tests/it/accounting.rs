@@ -11,7 +11,12 @@ fn balances(document: &serde_json::Value) {
         for row in cpus {
             let count = |key: &str| row[key].as_u64().unwrap_or_else(|| panic!("{key}: {row}"));
             assert_eq!(count("planned"), count("recorded") + count("missed"), "{row}");
-            assert!(count("recorded") > 0, "{row}");
+            if count("recorded") == 0 {
+                // Nothing promises an ordinary thread a CPU while others want it.
+                let policy = row["policy"].as_str().expect("a policy");
+                assert!(["other", "batch", "idle"].contains(&policy), "{row}");
+                continue;
+            }
             let latency = |key: &str| row["latency_ns"][key].as_u64().expect("an integer");
             let order = ["min", "p50", "p99", "p99_9", "p99_99", "max"].map(latency);
             assert!(order.is_sorted(), "{order:?}");

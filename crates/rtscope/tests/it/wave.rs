@@ -104,11 +104,14 @@ fn several_lines_are_captured_at_once() {
     let output = scope.wait_with_output().expect("ends");
     let seen: Value = serde_json::from_slice(&output.stdout).expect("a document");
     assert_eq!(seen["lines"].as_array().map(Vec::len), Some(2), "{seen}");
-    // Each look at an edge may take longer than a look at an idle line, and yet the edge is seen.
-    for seen in seen["lines"].as_array().expect("lines") {
+    for (i, seen) in seen["lines"].as_array().expect("lines").iter().enumerate() {
         let (made, edges) = (u64_of(seen, "made"), u64_of(seen, "edges"));
+        assert!(made > 0, "{seen}");
+        assert_eq!(edges + u64_of(seen, "lost"), made, "{seen}");
+        // Each look at an edge may take longer than a look at an idle line, and yet the edge is seen. All of the few
+        // edges of the alarm may lie in gaps.
         let is_blind = u64_of(seen, "blind_ns") * 10 > u64_of(seen, "span_ns") * 3;
-        assert!(made > 0 && (is_blind || edges * 2 > made), "{seen}");
+        assert!(i == 1 || is_blind || edges * 2 > made, "{seen}");
     }
     let between = &seen["between"][0];
     assert_eq!(between["lines"], serde_json::json!([line.0, alarm.0]), "{between}");

@@ -450,14 +450,10 @@ fn a_clock_that_steps_by_years_does_not_keep_the_loop_busy() {
     assert_eq!(kept + ran.tally.omitted_unexpanded, missed);
 }
 
-/// The nice value is what every user may change, to a higher one.
-#[test]
-fn a_thread_s_place_is_read_back_at_its_end() {
-    let cpus = sched::affinity(sched::SELF).expect("own CPUs");
-    let asked = sched::placement(sched::SELF).expect("own place");
-    let asked = Placement { policy: Policy::Other, priority: 0, budget: None, cpus, ..asked };
-    let spec = SessionSpec {
-        threads: vec![ThreadPlan { thread: 0, asked: asked.clone(), interval_ns: INTERVAL_NS }],
+/// One thread of this machine.
+fn session(asked: Placement) -> SessionSpec {
+    SessionSpec {
+        threads: vec![ThreadPlan { thread: 0, asked, interval_ns: INTERVAL_NS }],
         layout: LAYOUT,
         slice_ns: 1_000 * INTERVAL_NS,
         clock: ClockName::Monotonic,
@@ -469,7 +465,36 @@ fn a_thread_s_place_is_read_back_at_its_end() {
         cells: 1,
         one_cell: false,
         network: None,
-    };
+    }
+}
+
+/// A thread may wake for the last time after the last look at its ring.
+#[test]
+fn each_wake_up_has_its_sample_although_the_session_ends() {
+    let asked = sched::placement(sched::SELF).expect("own place");
+    let spec = SessionSpec { raw_capacity: 1_000_000, ..session(asked) };
+    let mut session = Session::park(&spec, 0).expect("threads");
+    session.enter(0, None);
+    session.release(session.now_ns());
+    let until = Instant::now() + Duration::from_secs(60);
+    while session.live()[0].recorded == 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut recorded = 0;
+    session.stop(|slice| recorded += slice.recorded);
+    let mut samples = 0;
+    session.drain_raw(|_, _| samples += 1);
+    assert!(recorded > 0);
+    assert_eq!(samples, recorded);
+}
+
+/// The nice value is what every user may change, to a higher one.
+#[test]
+fn a_thread_s_place_is_read_back_at_its_end() {
+    let cpus = sched::affinity(sched::SELF).expect("own CPUs");
+    let asked = sched::placement(sched::SELF).expect("own place");
+    let asked = Placement { policy: Policy::Other, priority: 0, budget: None, cpus, ..asked };
+    let spec = session(asked.clone());
     let mut session = Session::park(&spec, 0).expect("threads");
     let (tid, found) = session.placed[0].clone();
     assert_eq!(found, asked);

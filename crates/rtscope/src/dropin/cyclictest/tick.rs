@@ -140,6 +140,7 @@ impl<'a> Watch<'a> {
     pub(super) fn end(&mut self, mut threads: Measurement) -> EndedThreads {
         self.take_figures(&mut threads);
         let ending = threads.end(|slice| self.running.add_last_slice(&slice));
+        threads.drain_raw(|thread, sample| self.running.add_sample(thread, &sample));
         self.running.end();
         let lost = lost_sentence(ending.ended.iter().map(|ended| &ended.tally));
         for text in self.running.wait_sentences().into_iter().chain(lost) {
@@ -164,8 +165,8 @@ impl<'a> Watch<'a> {
     /// Takes what was sampled since the last look. Whether there is a new maximum.
     fn take_figures(&mut self, threads: &mut Measurement) -> bool {
         threads.drain(|slice| self.running.add_slice(&slice));
-        let live = threads.look(|thread, sample| self.running.add_sample(thread, &sample));
-        self.running.show(&live)
+        threads.drain_raw(|thread, sample| self.running.add_sample(thread, &sample));
+        self.running.show(&threads.look())
     }
 
     /// Counts system management interrupts anew; how many came since the last time.
