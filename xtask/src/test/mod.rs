@@ -100,8 +100,9 @@ struct Steps {
     guests: Step,
     /// Everything else.
     computing: Vec<Step>,
-    /// Changes and measures the machine: one test at a time, which waits for most of its time.
-    measuring: Step,
+    /// What runs the program on this machine: first what measures it and changes its settings, one test at a time, then
+    /// tests of their own, whose programs would restore what an earlier test leaves on purpose.
+    measuring: [Step; 2],
 }
 
 impl Steps {
@@ -131,7 +132,6 @@ impl Steps {
             ),
             computing: vec![
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
-                Step::new("other-tests", &four_at_a_time, Some(20)),
                 Step::new(
                     "clippy",
                     &format!("clippy {whole} --all-targets -- --deny warnings"),
@@ -140,7 +140,10 @@ impl Steps {
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
                 Step::new("doc", &format!("doc {whole} --no-deps --document-private-items"), None),
             ],
-            measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
+            measuring: [
+                Step::new("measuring-tests", &one_at_a_time, Some(1)),
+                Step::new("other-tests", &four_at_a_time, Some(20)),
+            ],
         })
     }
 }
@@ -224,8 +227,8 @@ impl Run {
         }
     }
 
-    /// Three lanes: guests, which wait for their kernel; tests that measure; everything else. No result depends on how busy the
-    /// machine is, and each lane waits at other times.
+    /// Three lanes: guests, which wait for their kernel; tests that measure; everything else. No result may depend on how busy
+    /// the machine is, and each lane waits at other times.
     fn side_by_side(&self, steps: &Steps) {
         let log = self.scratch.join("kernel.log");
         thread::scope(|scope| {
@@ -233,7 +236,7 @@ impl Run {
                 self.inside("kernel", || kernel::make(&log));
                 self.cargo(&steps.guests);
             });
-            scope.spawn(|| self.cargo(&steps.measuring));
+            scope.spawn(|| steps.measuring.iter().for_each(|step| self.cargo(step)));
             self.book();
             steps.computing.iter().for_each(|step| self.cargo(step));
             let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
@@ -417,7 +420,7 @@ mod tests {
         let Steps { first, guests, computing, measuring } = Steps::new().expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let all = first.iter().chain(&computing).chain([&guests, &measuring]);
+            let all = first.iter().chain(&computing).chain(&measuring).chain([&guests]);
             assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }
