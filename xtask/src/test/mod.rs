@@ -92,17 +92,19 @@ const OF_THEIR_OWN: [&str; 26] = [
     "wrong_input::",
 ];
 
+/// The commands of the documents, which change settings of the machine. They are short, and wait for each other where they must.
+const DOCUMENTED: &str = "book::";
+
 /// All calls of cargo.
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
-    /// Boots guests, two at a time, once their kernel is there.
+    /// Boots guests, two at a time, beside `computing`, once their kernel is there.
     guests: Step,
-    /// Everything else.
+    /// The result is the same on a busy machine.
     computing: Vec<Step>,
-    /// What runs the program on this machine: first what measures it and changes its settings, one test at a time, then
-    /// tests of their own, whose programs would restore what an earlier test leaves on purpose.
-    measuring: [Step; 2],
+    /// Changes and measures the machine.
+    measuring: Step,
 }
 
 impl Steps {
@@ -118,7 +120,8 @@ impl Steps {
         let test = format!("test {whole} --no-fail-fast");
         let skipped: String = OF_THEIR_OWN.map(|name| format!(" --skip {name}")).concat();
         let chosen_ones: String = OF_THEIR_OWN.map(|name| format!(" {name}")).concat();
-        let one_at_a_time = format!("{test}{measuring} -- --test-threads=1{skipped}");
+        let one_at_a_time =
+            format!("{test}{measuring} -- --test-threads=1{skipped} --skip {DOCUMENTED}");
         let four_at_a_time = format!("{test} --test=it -- --test-threads=4{chosen_ones}");
         Ok(Steps {
             first: vec![
@@ -132,6 +135,8 @@ impl Steps {
             ),
             computing: vec![
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
+                Step::new("other-tests", &four_at_a_time, Some(20)),
+                Step::new("documented", &format!("{test} --test=it -- {DOCUMENTED}"), Some(3)),
                 Step::new(
                     "clippy",
                     &format!("clippy {whole} --all-targets -- --deny warnings"),
@@ -140,10 +145,7 @@ impl Steps {
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
                 Step::new("doc", &format!("doc {whole} --no-deps --document-private-items"), None),
             ],
-            measuring: [
-                Step::new("measuring-tests", &one_at_a_time, Some(1)),
-                Step::new("other-tests", &four_at_a_time, Some(20)),
-            ],
+            measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
         })
     }
 }
@@ -188,7 +190,8 @@ pub(crate) fn run() -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    run.side_by_side(&steps);
+    run.compute(&steps);
+    run.cargo(&steps.measuring);
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     run.skips();
@@ -227,16 +230,16 @@ impl Run {
         }
     }
 
-    /// Three lanes: guests, which wait for their kernel; tests that measure; everything else. No result may depend on how busy
-    /// the machine is, and each lane waits at other times.
-    fn side_by_side(&self, steps: &Steps) {
+    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run while the other
+    /// steps wait. Not beside the tests that measure: their loads need the CPUs too, and each run of the program
+    /// restores what one of these tests has left on purpose.
+    fn compute(&self, steps: &Steps) {
         let log = self.scratch.join("kernel.log");
         thread::scope(|scope| {
             scope.spawn(|| {
                 self.inside("kernel", || kernel::make(&log));
                 self.cargo(&steps.guests);
             });
-            scope.spawn(|| steps.measuring.iter().for_each(|step| self.cargo(step)));
             self.book();
             steps.computing.iter().for_each(|step| self.cargo(step));
             let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
@@ -420,7 +423,7 @@ mod tests {
         let Steps { first, guests, computing, measuring } = Steps::new().expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let all = first.iter().chain(&computing).chain(&measuring).chain([&guests]);
+            let all = first.iter().chain(&computing).chain([&guests, &measuring]);
             assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }
