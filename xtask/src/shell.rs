@@ -45,6 +45,13 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     })
 }
 
+/// `pip install` of Debian's Python, which also runs what it installs. None without that Python.
+pub(crate) fn pip_install() -> Option<Command> {
+    let mut pip = Command::new(find("/usr/bin/python3")?);
+    pip.args(["-m", "pip", "install", "--quiet"]);
+    Some(pip)
+}
+
 /// The cargo that runs this chore, called in the root of the checkout.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

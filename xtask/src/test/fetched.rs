@@ -16,23 +16,27 @@ enum Registry {
 }
 
 impl Registry {
-    /// The program that fetches, and its words before the folder. Debian's Python runs the packages too.
-    fn call(self) -> (&'static str, &'static [&'static str]) {
+    /// The program that fetches, with its words before the folder and the package. None where it isn't installed.
+    fn install(self) -> Option<Command> {
         match self {
-            Registry::Npm => (
-                "npm",
-                &[
-                    "install",
-                    "--no-save",
-                    "--ignore-scripts",
-                    "--no-audit",
-                    "--no-fund",
-                    "--prefix",
-                ],
-            ),
-            Registry::PyPi => {
-                ("/usr/bin/python3", &["-m", "pip", "install", "--quiet", "--target"])
+            Registry::Npm => {
+                let mut npm = Command::new(shell::find("npm")?);
+                npm.args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]);
+                npm.arg("--prefix");
+                Some(npm)
             }
+            Registry::PyPi => {
+                let mut pip = shell::pip_install()?;
+                pip.arg("--target");
+                Some(pip)
+            }
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Registry::Npm => "npm",
+            Registry::PyPi => "python3",
         }
     }
 }
@@ -78,10 +82,9 @@ pub(super) fn fetch(package: &Package, folder: &Path, log: &Path) -> Result<Stri
     if folder.join(package.sign).exists() {
         return Ok(format!("{} is there", package.requirement));
     }
-    let (program, words) = package.registry.call();
-    match shell::find(program) {
-        Some(found) => fetch_with(Command::new(found).args(words), package, folder, log),
-        None => Ok(format!("none: {program} is not installed")),
+    match package.registry.install() {
+        Some(mut command) => fetch_with(&mut command, package, folder, log),
+        None => Ok(format!("none: {} is not installed", package.registry.program())),
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
     machine::{SessionPlan, real_time_load_priority},
     network,
     other_work::OtherWorkWatch,
-    sampler::{EndedThread, Offset, Session, Starved, look_span_ns},
+    sampler::{EndedThread, Offset, Remainder, Session, Starved, look_span_ns},
     stream::Stream,
     timekeeping::ClockWatch,
     watchdog::Watchdog,
@@ -122,9 +122,11 @@ impl Conductor<'_, '_> {
         self.await_last_expiry(laid);
         self.hand_on(&mut session);
         let stream = &mut *self.stream;
-        let (ended, starved) = session.stop(|slice| stream.emit(Event::Slice(slice)));
-        // A thread that woke late may have kept a sample of the last cell since then.
-        self.hand_on(&mut session);
+        let (ended, starved) = session.stop(|left| match left {
+            Remainder::Slice(slice) => stream.emit(Event::Slice(slice)),
+            Remainder::Sample(thread, sample) => stream.recorder.raw(thread, sample),
+        });
+        stream.recorder.flush_raw();
         self.account(laid, &ended, &smi_before);
         if let Some(first) = starved.first() {
             self.stream.found(starved_finding(first));

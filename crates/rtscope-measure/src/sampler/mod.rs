@@ -35,7 +35,9 @@ pub use self::{
     ledger::Ledger,
     offset::{GuestExpiries, Offset},
     reign::{STOP, Shared},
-    session::{EndedThread, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake},
+    session::{
+        EndedThread, Remainder, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake,
+    },
     slot::{Exchange, Slot, SlotOwner, Slots, Taken, exchange},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };

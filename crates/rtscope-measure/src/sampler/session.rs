@@ -138,6 +138,14 @@ pub enum Wake {
     Timer,
 }
 
+/// What a session hands over at its end.
+#[derive(Debug)]
+pub enum Remainder {
+    Slice(Slice),
+    /// Of a thread, which may have kept it after the last look at its ring: with its expiry since the start of the run.
+    Sample(u32, RawSample),
+}
+
 /// What became of a thread.
 #[derive(Clone, Debug)]
 pub struct EndedThread {
@@ -258,7 +266,8 @@ impl Session {
         let has_frames = wire.is_some();
         let (mut exchange, slots) = exchange_with(spare, spec.layout, spec.slice_ns, has_frames);
         let mut near = near_end(wire, spec, plan);
-        let (mut ring, raw) = raw_ring(spec.raw_capacity);
+        let capacity = Some(spec.raw_capacity).filter(|samples| *samples > 0);
+        let (mut ring, raw) = capacity.map(rtrb::RingBuffer::new).unzip();
         let live = Arc::new(LiveFigures::default());
         let (clock, shared, gate) = (self.clock, self.shared.clone(), self.gate.clone());
         let (figures, asked, wake) = (live.clone(), plan.asked.clone(), spec.wake);
@@ -459,10 +468,10 @@ impl Session {
     }
 
     /// Ends the threads, wakes those that sleep and hands over what is left, and what was due in a cell and
-    /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again. The raw samples
-    /// that are left have to be drained afterwards.
-    pub fn stop(&mut self, mut sink: impl FnMut(Slice)) -> (Vec<EndedThread>, Vec<Starved>) {
+    /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again.
+    pub fn stop(mut self, mut left: impl FnMut(Remainder)) -> (Vec<EndedThread>, Vec<Starved>) {
         self.end_threads(ENDING_LIMIT);
+        let mut sink = |slice| left(Remainder::Slice(slice));
         let (mut ended, mut starved) = (Vec::new(), Vec::new());
         let (origin_ns, now_ns) = (self.origin_ns, self.clock.now_ns());
         let since_start = |at_ns: u64| at_ns.saturating_sub(origin_ns);
@@ -493,6 +502,7 @@ impl Session {
                     .map(|(latency_ns, at_ns)| (latency_ns, since_start(at_ns))),
             });
         }
+        self.drain_raw(|thread, sample| left(Remainder::Sample(thread, sample)));
         (ended, starved)
     }
 
@@ -562,19 +572,6 @@ fn near_end(
 ) -> Option<(SocketWire, Ledger, u64)> {
     let timeout_ns = spec.network.as_ref()?.timeout_ns(plan.interval_ns);
     Some((wire?, Ledger::default(), timeout_ns))
-}
-
-/// Both ends of a ring for raw samples, if there are to be any.
-fn raw_ring(
-    capacity: usize,
-) -> (Option<rtrb::Producer<RawSample>>, Option<rtrb::Consumer<RawSample>>) {
-    match capacity {
-        0 => (None, None),
-        n => {
-            let (producer, consumer) = rtrb::RingBuffer::new(n);
-            (Some(producer), Some(consumer))
-        }
-    }
 }
 
 fn whole_tally(counted: &LoopTally, used: thread::Usage, wall_ns: u64) -> Tally {

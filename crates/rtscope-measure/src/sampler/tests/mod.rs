@@ -468,22 +468,33 @@ fn session(asked: Placement) -> SessionSpec {
     }
 }
 
+/// Its threads are in their first cell.
+fn started(spec: &SessionSpec) -> Session {
+    let mut session = Session::park(spec, 0).expect("threads");
+    session.enter(0, None);
+    session.release(session.now_ns());
+    session
+}
+
+fn until_it_records(session: &mut Session) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while session.live()[0].recorded == 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A thread may wake for the last time after the last look at its ring.
 #[test]
 fn each_wake_up_has_its_sample_although_the_session_ends() {
     let asked = sched::placement(sched::SELF).expect("own place");
     let spec = SessionSpec { raw_capacity: 1_000_000, ..session(asked) };
-    let mut session = Session::park(&spec, 0).expect("threads");
-    session.enter(0, None);
-    session.release(session.now_ns());
-    let until = Instant::now() + Duration::from_secs(60);
-    while session.live()[0].recorded == 0 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let mut recorded = 0;
-    session.stop(|slice| recorded += slice.recorded);
-    let mut samples = 0;
-    session.drain_raw(|_, _| samples += 1);
+    let mut session = started(&spec);
+    until_it_records(&mut session);
+    let (mut recorded, mut samples) = (0, 0);
+    session.stop(|left| match left {
+        Remainder::Slice(slice) => recorded += slice.recorded,
+        Remainder::Sample(..) => samples += 1,
+    });
     assert!(recorded > 0);
     assert_eq!(samples, recorded);
 }
@@ -495,15 +506,10 @@ fn a_thread_s_place_is_read_back_at_its_end() {
     let asked = sched::placement(sched::SELF).expect("own place");
     let asked = Placement { policy: Policy::Other, priority: 0, budget: None, cpus, ..asked };
     let spec = session(asked.clone());
-    let mut session = Session::park(&spec, 0).expect("threads");
+    let mut session = started(&spec);
     let (tid, found) = session.placed[0].clone();
     assert_eq!(found, asked);
-    session.enter(0, None);
-    session.release(session.now_ns());
-    let until = Instant::now() + Duration::from_secs(60);
-    while session.live()[0].recorded == 0 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until_it_records(&mut session);
     let changed = Placement { nice: 19, ..asked };
     sched::set_policy(tid, &changed).expect("a higher nice value");
     let (ended, starved) = session.stop(|_| ());
@@ -526,24 +532,18 @@ fn a_session_ends_long_before_its_next_expiry() {
         let thread = |thread| ThreadPlan { thread, asked: asked.clone(), interval_ns: hour_ns };
         let spec = SessionSpec {
             threads: vec![thread(0), thread(1)],
-            layout: LAYOUT,
             slice_ns: hour_ns,
-            clock: ClockName::Monotonic,
             // The second thread starts an hour after the first.
             beat: Beat { first_ns: hour_ns, interval_ns: hour_ns, sleep, ..beat() },
-            raw_capacity: 0,
             wake,
-            timer_slack_ns: Some(1),
-            marker: None,
-            cells: 1,
-            one_cell: false,
-            network: None,
+            ..session(asked.clone())
         };
-        let mut session = Session::park(&spec, 0).expect("threads");
-        session.enter(0, None);
-        session.release(session.now_ns());
         let mut slices = Vec::new();
-        let (ended, starved) = session.stop(|slice| slices.push(slice));
+        let (ended, starved) = started(&spec).stop(|left| {
+            if let Remainder::Slice(slice) = left {
+                slices.push(slice);
+            }
+        });
         assert_eq!((ended.len(), starved.len()), (2, 0), "{wake:?}");
         assert!(slices.iter().all(|slice| slice.missed == 0), "{wake:?}: {slices:?}");
     }

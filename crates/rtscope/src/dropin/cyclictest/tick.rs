@@ -22,7 +22,7 @@ use rtscope_analyse::export::cyclictest::{
 use rtscope_measure::{
     dropin::{EndedThreads, Measurement},
     environment::smi,
-    sampler::Starved,
+    sampler::{Remainder, Starved},
 };
 use rtscope_sys::{system, tree::Tree};
 use rustix::{
@@ -139,8 +139,10 @@ impl<'a> Watch<'a> {
     /// Ends the threads, takes what they have left, and shows it.
     pub(super) fn end(&mut self, mut threads: Measurement) -> EndedThreads {
         self.take_figures(&mut threads);
-        let ending = threads.end(|slice| self.running.add_last_slice(&slice));
-        threads.drain_raw(|thread, sample| self.running.add_sample(thread, &sample));
+        let ending = threads.end(|left| match left {
+            Remainder::Slice(slice) => self.running.add_last_slice(&slice),
+            Remainder::Sample(thread, sample) => self.running.add_sample(thread, &sample),
+        });
         self.running.end();
         let lost = lost_sentence(ending.ended.iter().map(|ended| &ended.tally));
         for text in self.running.wait_sentences().into_iter().chain(lost) {
@@ -165,8 +167,8 @@ impl<'a> Watch<'a> {
     /// Takes what was sampled since the last look. Whether there is a new maximum.
     fn take_figures(&mut self, threads: &mut Measurement) -> bool {
         threads.drain(|slice| self.running.add_slice(&slice));
-        threads.drain_raw(|thread, sample| self.running.add_sample(thread, &sample));
-        self.running.show(&threads.look())
+        let live = threads.look(|thread, sample| self.running.add_sample(thread, &sample));
+        self.running.show(&live)
     }
 
     /// Counts system management interrupts anew; how many came since the last time.
