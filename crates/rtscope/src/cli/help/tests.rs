@@ -1,6 +1,6 @@
 //! Walks the tree of the command line: what holds for every verb.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
@@ -154,23 +154,65 @@ fn commands(examples: &str) -> Vec<Vec<String>> {
                 _ => words.push(quoted.to_owned()),
             }
         }
-        words.into_iter().skip_while(|word| word == "sudo").take_while(|word| word != ">").collect()
+        words
+            .into_iter()
+            .skip_while(|word| word == "sudo")
+            .take_while(|word| word != ">" && word != "&")
+            .collect()
     };
     parts.map(words).filter(|words| words.first().is_some_and(|word| word == "rtscope")).collect()
+}
+
+/// What is refused of the commands in a text, with where the text is.
+fn refused(place: &str, text: &str) -> Vec<String> {
+    let all = commands(text).into_iter();
+    let ours = all.filter(|words| !words.iter().any(|word| DROP_INS.contains(&word.as_str())));
+    let said = |words: Vec<String>| {
+        let error =
+            parse(words.iter().map(OsString::from)).err().filter(clap::Error::use_stderr)?;
+        Some(format!("{place}: {words:?}: {error}"))
+    };
+    ours.filter_map(said).collect()
 }
 
 #[test]
 fn every_example_can_be_typed() {
     for (path, command) in tree() {
-        for words in commands(&examples(&command).unwrap_or_default()) {
-            if words.iter().any(|word| DROP_INS.contains(&word.as_str())) {
-                continue;
+        let refused = refused(&path, &examples(&command).unwrap_or_default());
+        assert!(refused.is_empty(), "{}", refused.join("\n"));
+    }
+}
+
+/// Tests of the documents run what can run. Of the rest they ask for help, which is given although a word is missing or two
+/// exclude each other.
+#[test]
+fn every_command_of_the_documents_can_be_typed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut open = vec![root.join("docs")];
+    let (mut all, mut wrong) = (0, refused("README.md", &blocks(&root.join("README.md"))));
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|it| it == "md") {
+                let text = blocks(&path);
+                all += commands(&text).len();
+                wrong.extend(refused(&path.display().to_string(), &text));
             }
-            let typed = parse(words.iter().map(OsString::from));
-            let is_sound = typed.as_ref().map_or_else(|e| !e.use_stderr(), |_| true);
-            assert!(is_sound, "{path}: {words:?}: {}", typed.expect_err("refused"));
         }
     }
+    assert!(all > 500, "only {all} commands were read");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The shell's blocks of a document, in which a fence may be indented.
+fn blocks(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("a document");
+    let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks
+        .flat_map(|block| block.lines().map(|line| line.split(" #").next().unwrap_or(line)))
+        .fold(String::new(), |all, line| all + line + "\n")
 }
 
 #[test]

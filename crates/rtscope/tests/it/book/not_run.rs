@@ -59,6 +59,7 @@ pub(super) const NOT_RUN: &[Reason] = &[
         &[
             "rtscope run --until 'max < 200us once in 1h'",
             "rtscope network --serve",
+            "chrt -f 90 rtscope network --serve",
             "rtscope throughput --serve",
             "rtscope ps --rt --watch",
             "rtscope tune try --budget 20min",
