@@ -41,6 +41,9 @@ const SHOWN_LINES: usize = 200;
 const RUSTDOC_FLAGS: &str =
     "--deny warnings --allow rustdoc::private_intra_doc_links --allow rustdoc::bare_urls";
 
+/// Cargo locks its folder while it looks whether the tests are built: a compiler that starts later doesn't hold them up.
+const CARGO_LOOKS: Duration = Duration::from_secs(10);
+
 /// Words for cargo, and what the step is called.
 struct Step {
     name: &'static str,
@@ -105,6 +108,8 @@ struct Steps {
     computing: Vec<Step>,
     /// Changes and measures the machine.
     measuring: Step,
+    /// Only compile, so they take what CPU time `measuring` leaves: its tests sleep most of the time.
+    compiling: Vec<Step>,
 }
 
 impl Steps {
@@ -137,15 +142,17 @@ impl Steps {
                 Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
                 Step::new("other-tests", &four_at_a_time, Some(20)),
                 Step::new("documented", &format!("{test} --test=it -- {DOCUMENTED}"), Some(3)),
+                Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
+            ],
+            measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
+            compiling: vec![
                 Step::new(
                     "clippy",
                     &format!("clippy {whole} --all-targets -- --deny warnings"),
                     None,
                 ),
-                Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
                 Step::new("doc", &format!("doc {whole} --no-deps --document-private-items"), None),
             ],
-            measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
         })
     }
 }
@@ -191,7 +198,7 @@ pub(crate) fn run() -> Result<bool> {
         steps.first.iter().for_each(|step| run.cargo(step));
     });
     run.compute(&steps);
-    run.cargo(&steps.measuring);
+    run.measure(&steps);
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     run.skips();
@@ -230,8 +237,8 @@ impl Run {
         }
     }
 
-    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run while the other
-    /// steps wait. Not beside the tests that measure: their loads need the CPUs too, and each run of the program
+    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run beside the other
+    /// steps. Not beside the tests that measure: their loads need the CPUs too, and each run of the program
     /// restores what one of these tests has left on purpose.
     fn compute(&self, steps: &Steps) {
         let log = self.scratch.join("kernel.log");
@@ -242,9 +249,21 @@ impl Run {
             });
             self.book();
             steps.computing.iter().for_each(|step| self.cargo(step));
-            let (folder, log) = (self.scratch.join("publish"), self.scratch.join("publish.log"));
-            self.inside("publish", || publish::trial(&folder, &log));
             self.instructions();
+        });
+    }
+
+    /// What measures this machine, and beside it what only compiles, with the CPU time that nobody else wants.
+    fn measure(&self, steps: &Steps) {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(CARGO_LOOKS);
+                yield_to_all();
+                steps.compiling.iter().for_each(|step| self.cargo(step));
+                let log = self.scratch.join("publish.log");
+                self.inside("publish", || publish::trial(&self.scratch.join("publish"), &log));
+            });
+            self.cargo(&steps.measuring);
         });
     }
 
@@ -399,6 +418,14 @@ fn components() -> Result<String> {
     Ok(format!("installed {}", missing.join(" ")))
 }
 
+/// Programs that this thread starts from now on run where no other wants the CPU. Where that isn't possible, they run as
+/// others do.
+fn yield_to_all() {
+    let thread = rustix::thread::gettid().to_string();
+    let mut chrt = Command::new("chrt");
+    let _ = shell::output(chrt.args(["--idle", "--pid", "0", &thread]), STEP_LIMIT);
+}
+
 /// Whoever waits at a terminal sees what for; the step's line goes over it.
 fn begin(name: &str) {
     if std::io::stderr().is_terminal() {
@@ -420,10 +447,11 @@ mod tests {
     fn each_test_program_is_in_one_step() {
         let programs = test_programs(&crate::root().join("crates")).expect("crates");
         assert!(programs.len() > 10, "{programs:?}");
-        let Steps { first, guests, computing, measuring } = Steps::new().expect("crates");
+        let steps = Steps::new().expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let all = first.iter().chain(&computing).chain([&guests, &measuring]);
+            let Steps { first, guests, computing, measuring, compiling } = &steps;
+            let all = first.iter().chain(computing).chain(compiling).chain([guests, measuring]);
             assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }
