@@ -349,6 +349,7 @@ mod tests {
         );
         assert_eq!(rate(1_234.5), "1,235 a second");
         assert_eq!(rate(0.0), "never");
+        assert_eq!(rate(1.0), "1.00 a second");
     }
 
     #[test]

@@ -314,9 +314,10 @@ fn a_thread_that_lets_its_timers_be_late_is_told_so() {
     );
     let culprits = document["culprits"].as_array().expect("culprits");
     let slack = culprits.iter().find(|one| one["kind"] == "timer-slack").expect("the slack");
-    // Another timer of the CPU may take it along earlier. The kernel lets none wait for longer.
+    // Another timer of the CPU may take it along earlier, such as the tick of a busy CPU, up to 1,000 times a second. The
+    // kernel lets none wait for longer, and one of an ordinary thread only 50 us if nobody asks for more.
     let worst_ns = slack["worst_ns"].as_u64().expect("a time");
-    assert!((1_900_000..=2_000_000).contains(&worst_ns), "{slack}");
+    assert!((500_000..=2_000_000).contains(&worst_ns), "{slack}");
     // Where nothing else was in the way for long, it comes first.
     let number = |value: &Value| value.as_u64().expect("a number");
     let spikes = document["spikes"].as_array().expect("spikes").iter();

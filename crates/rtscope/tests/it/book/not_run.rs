@@ -53,7 +53,10 @@ pub(super) const NOT_RUN: &[Reason] = &[
             "rtscope tune apply --persist",
         ],
     ),
-    ("needs a kernel that rtscope installed", &["rtscope kernel verify"]),
+    (
+        "needs a kernel that takes hours to build, or a boot of it",
+        &["rtscope kernel package raspberry-pi-4-rt", "rtscope kernel verify"],
+    ),
     (
         "takes hours, or never ends",
         &[
