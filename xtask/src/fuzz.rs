@@ -2,7 +2,7 @@
 //!
 //! The targets are built without cargo-fuzz: libFuzzer's instrumentation is a pass that a stable compiler has
 //! too. Inputs that reach new code are kept in `target/fuzz/found`, so that the next call goes on from there.
-//! When a target's time is over, each input that was kept goes through every stage of the pipe.
+//! When a target's time is over, some hundred inputs that were kept go through every stage of the pipe.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Inputs that were kept of which every stage is tried: drawing all plots of one takes up to 0.2 s.
 const REPLAYED_MAX: usize = 300;
 
-/// How long it may take to send every kept input through every stage.
+/// How long it may take to send these inputs through every stage.
 const REPLAY_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// Coverage for libFuzzer. Its hooks for comparisons took 40 % of the time in statistics.

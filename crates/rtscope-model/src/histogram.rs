@@ -8,8 +8,8 @@
 //! * `v >= E`: with `m` the position of the highest set bit of `v`, the bucket is picked by `m` and
 //!   the [`SUB_BITS`] bits below it, so its width is `2^(m - SUB_BITS)` units and its lower edge is at
 //!   least `2^m`. The width is therefore at most `2^-SUB_BITS` = 1/32 = 3.1 % of the latency.
-//! * From 2^[`TOP_BIT`] units on, everything falls into the last bucket. With a unit of 1 ns that is
-//!   73 minutes, with 1 us 50 days.
+//! * Above, everything falls into the last bucket, which begins at 63/64 of 2^([`TOP_BIT`] + 1) units.
+//!   With a unit of 1 ns that is 2 h 24 min, with 1 us 100 days.
 //!
 //! The minimum, the maximum and the sum are kept beside the buckets, exact to the nanosecond.
 //!

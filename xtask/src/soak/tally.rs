@@ -153,7 +153,7 @@ pub(super) fn markdown(tally: &Tally, head: &Head) -> String {
         ("Changed by the kernel alone when a CPU went offline", head.changed_by_kernel.clone()),
         ("Not done", counted(&tally.not_done)),
         ("Doubtful, because another program changed settings", counted(&tally.doubt)),
-        ("Failures", tally.failures.iter().map(|one| shown(one, head.seed)).collect()),
+        ("Failures", tally.failures.iter().map(|one| shown(one, head)).collect()),
     ];
     for (title, list) in lists {
         let list: Vec<String> = list;
@@ -169,10 +169,12 @@ fn counted(all: &BTreeMap<String, u64>) -> Vec<String> {
     all.iter().map(|(what, count)| format!("{count} times: {what}")).collect()
 }
 
-fn shown(failure: &Failure, seed: u64) -> String {
+/// With the command that repeats it: its options select the round too, and of two seeds the last one counts.
+fn shown(failure: &Failure, head: &Head) -> String {
     let Failure { round, fault, line, problems } = failure;
+    let Head { command, seed, .. } = head;
     format!(
-        "round {round}, {fault}, `rtscope {line}`: {}. Repeat: `cargo xtask soak --seed {seed} --round {round}`",
+        "round {round}, {fault}, `rtscope {line}`: {}. Repeat: `{command} --seed {seed} --round {round}`",
         problems.join("; ")
     )
 }
@@ -217,7 +219,7 @@ mod tests {
         assert!(!tally.is_ok());
         assert_eq!((tally.rounds(), tally.kills(), tally.failures()), (4, 2, 1));
         let head = Head {
-            command: "cargo xtask soak".to_owned(),
+            command: "cargo xtask soak --only kill,cpu".to_owned(),
             seed: 5,
             took: Duration::from_secs(60),
             system: "Linux".to_owned(),
@@ -232,7 +234,7 @@ mod tests {
             "* 60 s, seed 5, 4 rounds, 2 processes killed, 1 failures",
             "* disk: needs root",
             "* 1 times: cpu: busy",
-            "swappiness is 11. Repeat: `cargo xtask soak --seed 5 --round 3`",
+            "swappiness is 11. Repeat: `cargo xtask soak --only kill,cpu --seed 5 --round 3`",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -31,7 +31,7 @@ use crate::{exit, output::shown, record};
 ///
 /// rtscope watches the threads of a program through the kernel's events. The
 /// program needs no change. A latency lasts from the expiry of the thread's timer,
-/// or from its wake-up by something else, until the kernel switches to the thread.
+/// or from its wake-up by something else, until the thread is back in its program.
 ///
 /// rtscope cuts each late activation into pieces that add up to its latency. A
 /// piece is an interrupt, a softirq, another thread, an idle CPU, kernel code with

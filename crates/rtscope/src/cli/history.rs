@@ -51,9 +51,9 @@ pub(super) enum Verb {
     /// Show or plot a figure over time, with the changes of its level
     ///
     /// Examples:
-    ///   rtscope history trend message
-    ///   rtscope history trend message --statistic max --out max.svg
-    ///   rtscope history trend message --place drill-3
+    ///   rtscope history trend 'message load'
+    ///   rtscope history trend 'message load' --statistic max --out max.svg
+    ///   rtscope history trend 'message load' --place drill-3
     #[command(verbatim_doc_comment)]
     Trend(Trend),
 }

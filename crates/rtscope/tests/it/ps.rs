@@ -51,10 +51,16 @@ fn a_changed_thread_is_shown_as_it_was_changed_and_goes_back() {
         assert_eq!(shown["threads"].as_array().map(Vec::len), Some(count), "above {above}");
     }
 
-    let back = said.split_once("To go back: rtscope ").expect("the way back").1.trim();
-    assert!(output(folder.path(), back).status.success());
-    let shown = json(folder.path(), &format!("ps --pid {tid} --look 5ms --json"));
-    assert_eq!(shown["threads"][0]["policy"], "other");
+    let goes_back = |said: &str| {
+        let back = said.split_once("To go back: rtscope ").expect("the way back").1.trim();
+        assert!(output(folder.path(), back).status.success());
+        json(folder.path(), &format!("ps --pid {tid} --look 5ms --json"))["threads"][0].clone()
+    };
+    let before = goes_back(&said);
+    assert_eq!(before["policy"], "other");
+    let said = output(folder.path(), &format!("ps --set {tid} --nice 5 --look 5ms"));
+    assert!(before["nice"].is_i64() && before["nice"] != 5, "{before}");
+    assert_eq!(goes_back(&text(&said.stdout))["nice"], before["nice"]);
 }
 
 #[test]

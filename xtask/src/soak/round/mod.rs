@@ -42,8 +42,11 @@ const TOLD_MAX: usize = 8;
 /// How often something is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Exit codes of a panic and of an abort, and of a wrong command line, which no round has.
-const WRONG_CODES: [i32; 3] = [64, 101, 134];
+/// Exit codes of a panic and of an abort.
+const CRASHED: [i32; 2] = [101, 134];
+
+/// That of a command line that makes no sense here. No round has one, except for a shield of a CPU that is away.
+const REFUSED: i32 = 64;
 
 /// What rounds share.
 pub(super) struct Stage<'a> {
@@ -340,7 +343,11 @@ impl Finished {
             }
             _ => {}
         }
-        if let Some(code) = self.code().filter(|code| WRONG_CODES.contains(code)) {
+        let is_wrong = |code: &i32| match *code {
+            REFUSED => fault != Fault::CpuOff || !self.err.contains("shield: "),
+            code => CRASHED.contains(&code),
+        };
+        if let Some(code) = self.code().filter(is_wrong) {
             problems.push(format!("its exit code was {code}: {}", shell::last_lines(&self.err, 5)));
         }
         if self.err.contains("panicked") {

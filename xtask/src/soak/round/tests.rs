@@ -32,6 +32,11 @@ fn an_end_that_no_fault_explains_is_a_problem() {
     let text = found(&panicked, Fault::Stop, &Struck::Hit);
     assert!(text.contains("code was 101") && text.contains("it panicked"), "{text}");
     assert_eq!(found(&finished(None, ""), Fault::Stop, &Struck::Hit), "it hung for 60 s");
+    let refused = finished(Some(64 << 8), "rtscope: shield: CPU 0 are all that this machine has");
+    assert_eq!(found(&refused, Fault::CpuOff, &Struck::Hit), "");
+    assert!(found(&refused, Fault::Stop, &Struck::Hit).contains("code was 64"));
+    let refused = finished(Some(64 << 8), "rtscope: no such plan");
+    assert!(found(&refused, Fault::CpuOff, &Struck::Hit).contains("code was 64"));
     assert!(killed.is_killed() && !panicked.is_killed());
 }
 

@@ -10,7 +10,10 @@ use rtscope_measure::{
     environment,
     ps::{self, ChangeError, WantedChange},
 };
-use rtscope_model::{cpu::CpuSet, schedule::Placement};
+use rtscope_model::{
+    cpu::CpuSet,
+    schedule::{Placement, Policy},
+};
 use rtscope_sys::{sched, tree::Tree};
 
 use super::Args;
@@ -79,13 +82,13 @@ fn danger(args: &Args, tid: u32, wanted: &Placement) -> Option<String> {
     ps::starvation(&threads, tid, wanted, environment::throttling(&tree), &online)
 }
 
-/// The command that undoes a change.
+/// The command that undoes a change: what isn't named would stay as it is now.
 fn back(tid: u32, before: &Placement) -> String {
     let mut text =
         format!("rtscope ps --set {tid} --policy {} --cpus {}", before.policy, before.cpus);
     if before.policy.has_priority() {
         text += &format!(" --priority {}", before.priority);
-    } else if before.nice != 0 {
+    } else if matches!(before.policy, Policy::Other | Policy::Batch) {
         text += &format!(" --nice {}", before.nice);
     }
     text

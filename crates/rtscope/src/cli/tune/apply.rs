@@ -64,7 +64,7 @@ pub(in crate::cli) struct Args {
     /// Write the files of --persist and --boot below DIR, for example a mounted SD card
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
     root: Option<PathBuf>,
-    /// Layout of the boot files: raspberry-pi, grub, extlinux, u-boot, systemd-boot [default: as its files show]
+    /// Layout of the boot files: raspberry-pi, armbian, grub, extlinux, u-boot, systemd-boot [default: as its files show]
     #[arg(long, value_name = "LAYOUT", requires = "boot")]
     layout: Option<BootLayout>,
     /// Path of rtscope on the system that --persist changes [default: this program; with --root, the rtscope found

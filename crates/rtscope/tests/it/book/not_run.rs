@@ -20,6 +20,7 @@ pub(super) const NOT_RUN: &[Reason] = &[
         "needs a board, a cluster, a server or a second machine",
         &[
             "scp target/dist/",
+            "ssh board ",
             "ssh root@drill-1 ",
             "kubectl ",
             "podman ",
@@ -44,7 +45,7 @@ pub(super) const NOT_RUN: &[Reason] = &[
             "setcap ",
             "groupadd ",
             "chown ",
-            "ln -s /usr/local/bin",
+            "ln -s ",
             "rtscope kernel build ",
             "rtscope kernel diff ",
             "rtscope kernel install ",
