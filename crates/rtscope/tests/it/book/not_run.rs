@@ -26,7 +26,6 @@ pub(super) const NOT_RUN: &[Reason] = &[
             "podman ",
             "cp target/",
             "lavacli ",
-            "export KERNELCI_API_TOKEN",
             "sh ci/",
             "rtscope fleet ",
             "rtscope network --to ",
@@ -40,7 +39,6 @@ pub(super) const NOT_RUN: &[Reason] = &[
     (
         "installs software, or changes users or the boot of a machine",
         &[
-            "dpkg ",
             "systemctl ",
             "setcap ",
             "groupadd ",
