@@ -1,11 +1,14 @@
 //! Walks the tree of the command line: what holds for every verb.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
 
 use super::*;
+
+#[path = "../../../tests/it/book/blocks.rs"]
+mod blocks;
 
 /// The width that every text fits.
 const COLUMNS: usize = 80;
@@ -144,8 +147,8 @@ fn every_leaf_has_an_example_of_itself() {
 /// The commands that an example types, as words; parts that the shell takes are cut off.
 fn commands(examples: &str) -> Vec<Vec<String>> {
     let whole = examples.replace("\\\n", " ");
-    let parts =
-        whole.lines().flat_map(|line| line.split([';', '|']).flat_map(|part| part.split("&&")));
+    let lines = whole.lines().filter_map(|line| line.split(" #").next());
+    let parts = lines.flat_map(|line| line.split([';', '|']).flat_map(|part| part.split("&&")));
     let words = |part: &str| -> Vec<String> {
         let mut words = Vec::new();
         for (i, quoted) in part.split('\'').enumerate() {
@@ -187,32 +190,16 @@ fn every_example_can_be_typed() {
 /// exclude each other.
 #[test]
 fn every_command_of_the_documents_can_be_typed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut open = vec![root.join("docs")];
-    let (mut all, mut wrong) = (0, refused("README.md", &blocks(&root.join("README.md"))));
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).expect("a folder").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|it| it == "md") {
-                let text = blocks(&path);
-                all += commands(&text).len();
-                wrong.extend(refused(&path.display().to_string(), &text));
-            }
+    let (mut all, mut wrong) = (0, Vec::new());
+    for block in blocks::pages().iter().flat_map(|page| blocks::blocks_of(page)) {
+        let place = format!("{}:{}", block.page, block.line);
+        for typed in blocks::commands(&block) {
+            all += commands(&typed).len();
+            wrong.extend(refused(&place, &typed));
         }
     }
     assert!(all > 500, "only {all} commands were read");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// The shell's blocks of a document, in which a fence may be indented.
-fn blocks(path: &Path) -> String {
-    let text = fs::read_to_string(path).expect("a document");
-    let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks
-        .flat_map(|block| block.lines().map(|line| line.split(" #").next().unwrap_or(line)))
-        .fold(String::new(), |all, line| all + line + "\n")
 }
 
 #[test]
