@@ -113,7 +113,8 @@ struct Steps {
 }
 
 impl Steps {
-    fn new() -> Result<Steps> {
+    /// With `is_long`, also the tests that are ignored since their guests take minutes.
+    fn new(is_long: bool) -> Result<Steps> {
         let programs = test_programs(&crate::root().join("crates"))?;
         let chosen = |is_one: &dyn Fn(&(String, String)) -> bool| -> String {
             let names = programs.iter().filter(|one| is_one(one));
@@ -127,6 +128,7 @@ impl Steps {
         let chosen_ones: String = OF_THEIR_OWN.map(|name| format!(" {name}")).concat();
         let one_at_a_time =
             format!("{test}{measuring} -- --test-threads=1{skipped} --skip {DOCUMENTED}");
+        let ignored = if is_long { " --include-ignored" } else { "" };
         let four_at_a_time = format!("{test} --test=it -- --test-threads=4{chosen_ones}");
         Ok(Steps {
             first: vec![
@@ -135,7 +137,7 @@ impl Steps {
             ],
             guests: Step::new(
                 "lab-tests",
-                &format!("{test} --test {LAB} -- --test-threads=2"),
+                &format!("{test} --test {LAB} -- --test-threads=2{ignored}"),
                 Some(1),
             ),
             computing: vec![
@@ -178,13 +180,18 @@ fn test_programs(crates: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// Runs all steps, however many fail, and prints the counts.
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run(words: &[&str]) -> Result<bool> {
+    let is_long = match words {
+        [] => false,
+        ["--long"] => true,
+        _ => bail!("`cargo xtask test` takes no words but --long"),
+    };
     let began = Instant::now();
     let scratch = crate::scratch()?;
     let skip_file = scratch.join("skips.txt");
     fs::write(&skip_file, "")?;
     let run = Run { scratch, skip_file, tally: Mutex::default() };
-    let steps = Steps::new()?;
+    let steps = Steps::new(is_long)?;
 
     run.inside("packages", || Ok(packages::set_up(packages::OF_TESTS)));
     run.inside("components", components);
@@ -447,7 +454,7 @@ mod tests {
     fn each_test_program_is_in_one_step() {
         let programs = test_programs(&crate::root().join("crates")).expect("crates");
         assert!(programs.len() > 10, "{programs:?}");
-        let steps = Steps::new().expect("crates");
+        let steps = Steps::new(false).expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
             let Steps { first, guests, computing, measuring, compiling } = &steps;

@@ -10,7 +10,7 @@ const SCRIPT: &str = "xtask/axe/node_modules/axe-core/axe.min.js";
 
 /// Checks the page as it stands, and says each finding in a line: rule, weight, how often, and the first
 /// element.
-const RUN: &str = "axe.run({ resultTypes: ['violations'] }).then(found => found.violations.map(one => \
+const RUN: &str = "axe.run({ resultTypes: ['violations'], RULES }).then(found => found.violations.map(one => \
     `${one.id} (${one.impact}), ${one.nodes.length} times: ${one.nodes[0].html} \
     ${one.nodes[0].any.concat(one.nodes[0].all, one.nodes[0].none).map(why => why.message).join('; ')}`))";
 
@@ -21,9 +21,10 @@ pub(crate) fn script() -> Option<String> {
     target.map(|folder| folder.join(SCRIPT)).find_map(|file| fs::read_to_string(file).ok())
 }
 
-/// Everything that axe-core finds on the page that the browser shows.
-pub(crate) fn findings(browser: &mut Browser) -> Vec<String> {
-    let found = browser.evaluate(RUN);
+/// Everything that axe-core finds on the page that the browser shows, or only what is wrong with its colours.
+pub(crate) fn findings(browser: &mut Browser, only_colours: bool) -> Vec<String> {
+    let rules = if only_colours { "runOnly: ['color-contrast', 'link-in-text-block']" } else { "" };
+    let found = browser.evaluate(&RUN.replace("RULES", rules));
     let lines = found.as_array().expect("a list").iter();
     lines.map(|line| line.as_str().expect("a text").to_owned()).collect()
 }

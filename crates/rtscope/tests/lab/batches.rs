@@ -138,6 +138,7 @@ fn batches_on_this_machine_survive_the_end_of_a_task_and_of_rtscope() {
 }
 
 #[test]
+#[ignore = "boots guests for minutes: cargo xtask test --long runs it"]
 fn slurm_runs_each_cell_once_although_a_task_a_node_and_rtscope_are_killed() {
     let test = "slurm_runs_each_cell_once_although_a_task_a_node_and_rtscope_are_killed";
     if !ready_or_skip(test) {

@@ -1,11 +1,17 @@
 //! A spike explained by the instructions of a replay.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use rtscope_testing::skip::program;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{document, ready_or_skip, room, rtscope, text, worst_ns};
+
+/// What all of them explain: the recipes for CI servers run the same, so that one guest does for all.
+const RUN: [&str; 4] = ["run", "small.toml", "--kernel", "debian-stock"];
+
+const RECORD: &str = "out/debian-stock-seed1";
 
 #[test]
 fn the_pieces_of_a_replayed_spike_add_up_and_name_what_held_the_cpu() {
@@ -19,11 +25,9 @@ fn the_pieces_of_a_replayed_spike_add_up_and_name_what_held_the_cpu() {
         rtscope(room.path(), &words).output().expect("starts")
     };
     let kernel = "debian-stock";
-    let run = ["run", "small.toml", "--kernel", kernel, "--memory", "1024", "--out", "out"];
-    let ran = lab(&[&run[..], &["--explain"]].concat());
+    let ran = lab(&[&RUN[..], &["--out", "out", "--explain"]].concat());
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
-    let record = "out/debian-stock-seed1";
-    let explain = ["explain", record, "--cell", "disk", "--worst", "2", "--json"];
+    let explain = ["explain", RECORD, "--cell", "disk", "--worst", "2", "--json"];
     let explained = lab(&explain);
     assert_eq!(explained.status.code(), Some(0), "{}", text(&explained));
     let all: Value = serde_json::from_slice(&explained.stdout).expect("JSON");
@@ -62,21 +66,36 @@ fn the_pieces_of_a_replayed_spike_add_up_and_name_what_held_the_cpu() {
         assert!(instructions["wakeup_to_switch"].as_u64() > Some(10_000), "{instructions}");
         assert!(instructions["switch_to_user"].as_u64() < Some(5_000), "{instructions}");
     }
-    let page = std::fs::read_to_string(room.path().join(record).join("explain.html"));
+    let page = std::fs::read_to_string(room.path().join(RECORD).join("explain.html"));
     assert!(page.expect("a page").contains("up to "));
-    let refused = lab(&["explain", record, "--cell", "network"]);
+    let refused = lab(&["explain", RECORD, "--cell", "network"]);
     assert_eq!(refused.status.code(), Some(64), "{}", text(&refused));
     assert!(text(&refused).contains("it has rest, disk"), "{}", text(&refused));
-    check_without_plugins(room.path(), record);
-    check_both_ways(room.path(), record, &run[..6]);
+}
+
+/// A room with the record, which is made where no other test has made it.
+fn room_with_record() -> TempDir {
+    let room = room();
+    let words = [&["lab"], &RUN[..], &["--out", "out"]].concat();
+    let ran = rtscope(room.path(), &words).output().expect("starts");
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
+    room
 }
 
 /// The same kernel once more, which now records its events: the two ways of explaining agree, and two records are
 /// compared by their instructions.
-fn check_both_ways(room: &Path, record: &str, run: &[&str]) {
-    let lab = |words: &[&str]| rtscope(room, &[&["lab"], words].concat()).output().expect("starts");
+#[test]
+#[ignore = "boots guests for minutes: cargo xtask test --long runs it"]
+fn instructions_and_events_explain_a_spike_alike() {
+    if !ready_or_skip("instructions_and_events_explain_a_spike_alike") {
+        return;
+    }
+    let room = room_with_record();
+    let lab = |words: &[&str]| {
+        rtscope(room.path(), &[&["lab"], words].concat()).output().expect("starts")
+    };
     let ns = |value: &Value| value.as_u64().expect("nanoseconds");
-    let ran = lab(&[run, &["--shift", "0", "--events", "--out", "events"]].concat());
+    let ran = lab(&[&RUN[..], &["--shift", "0", "--events", "--out", "events"]].concat());
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran));
     let recorded = "events/debian-stock-seed1";
     let explained = lab(&["explain", recorded, "--cell", "disk", "--worst", "4", "--json"]);
@@ -93,7 +112,7 @@ fn check_both_ways(room: &Path, record: &str, run: &[&str]) {
     };
     assert!(both.iter().filter(apart).count() <= 1, "{both:?}");
     // Recording takes instructions between the interrupt and the wake-up, and the exit code says so.
-    let compare = ["compare", record, recorded, "--cell", "disk", "--worst", "1"];
+    let compare = ["compare", RECORD, recorded, "--cell", "disk", "--worst", "1"];
     let compared = lab(&[&compare[..], &["--longer-by", "500", "--json"]].concat());
     assert_eq!(compared.status.code(), Some(2), "{}", text(&compared));
     let compared: Value = serde_json::from_slice(&compared.stdout).expect("JSON");
@@ -104,7 +123,14 @@ fn check_both_ways(room: &Path, record: &str, run: &[&str]) {
 }
 
 /// With an emulator that knows no plugins, the guest runs once more with its kernel's events, and the cost is said.
-fn check_without_plugins(room: &Path, record: &str) {
+#[test]
+#[ignore = "boots guests for minutes: cargo xtask test --long runs it"]
+fn without_plugins_the_guest_runs_once_more_with_its_events() {
+    if !ready_or_skip("without_plugins_the_guest_runs_once_more_with_its_events") {
+        return;
+    }
+    let room = room_with_record();
+    let room = room.path();
     let real = program("qemu-system-x86_64").expect("it made the record");
     let wrapper = room.join("qemu-system-x86_64");
     let script = format!(
@@ -116,7 +142,7 @@ fn check_without_plugins(room: &Path, record: &str) {
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("set");
     let path = format!("{}:{}", room.display(), std::env::var("PATH").expect("a path"));
     let explained =
-        rtscope(room, &["lab", "explain", record]).env("PATH", path).output().expect("starts");
+        rtscope(room, &["lab", "explain", RECORD]).env("PATH", path).output().expect("starts");
     let said = text(&explained);
     assert_eq!(explained.status.code(), Some(0), "{said}");
     assert!(said.contains("-plugin: invalid option). So it runs the guest once more"), "{said}");
@@ -124,5 +150,5 @@ fn check_without_plugins(room: &Path, record: &str) {
         said.contains("recording added to the mean latency: ") && said.contains("under disk"),
         "{said}"
     );
-    assert!(room.join(format!("{record}.events")).join("explain.html").is_file());
+    assert!(room.join(format!("{RECORD}.events")).join("explain.html").is_file());
 }

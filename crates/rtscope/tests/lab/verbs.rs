@@ -44,6 +44,7 @@ fn figure(document: &Value, of: &str, name: &str) -> Result<f64, String> {
 }
 
 #[test]
+#[ignore = "boots guests for minutes: cargo xtask test --long runs it"]
 fn a_sweep_finds_the_same_limit_in_two_fresh_guests() {
     let test = "a_sweep_finds_the_same_limit_in_two_fresh_guests";
     if !is_ready(test) {
