@@ -61,7 +61,8 @@ pub(super) fn page(items: &Items, rows: &[Vec<Row>], head: &Head) -> String {
          `cargo xtask documents` runs every command of this page and writes it.\n\
          This one was made on {date} in {minutes:.0} minutes, on {cpus} CPUs with Linux {kernel}.\n\
          The lab's guests had the kernels that their commands name.\n\
-         A guest whose record is in the lab's cache doesn't run again.\n\n\
+         A guest whose record is in the lab's cache doesn't run again.\n\
+         The folder `fixtures` of some commands is `fixtures/documents` of the repository: run them beside a copy.\n\n\
          The commands are short: `--scale` shortens plans that take up to 8 hours.\n\
          \"Ours\" is read from what the command wrote.\n\
          A row \"works\" if each of our figures is within a factor of two of theirs, or if they print none.\n\

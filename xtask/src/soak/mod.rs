@@ -271,9 +271,7 @@ impl<'a> Soak<'a> {
         let code = witness.end()?;
         fs::create_dir_all(&self.stage.folder)?;
         let mut problems = self.stage.judge(&witness.record, witness.age())?;
-        if !code.is_some_and(|code| (0..=3).contains(&code)) {
-            problems.push(format!("the witness ended with {code:?}"));
-        }
+        problems.extend(problem_of_end(code));
         let growth = Growth::of(&witness.samples);
         problems.extend(growth.iter().flat_map(Growth::problems));
         self.head.growth = growth;
@@ -315,9 +313,24 @@ fn available(
     Ok(settings)
 }
 
+/// What is wrong with the end of the witness: whether its figures are good is not judged, but it must have judged them.
+fn problem_of_end(code: Option<i32>) -> Option<String> {
+    let is_verdict = code.is_some_and(|code| (0..=3).contains(&code));
+    (!is_verdict).then(|| format!("the witness ended with {code:?}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_witness_ends_with_a_verdict_or_it_is_a_problem() {
+        assert!((0..=3).all(|code| problem_of_end(Some(code)).is_none()));
+        for code in [None, Some(-1), Some(4), Some(64), Some(101), Some(130)] {
+            let text = problem_of_end(code).expect("a problem");
+            assert_eq!(text, format!("the witness ended with {code:?}"));
+        }
+    }
 
     #[test]
     fn options_are_read() {

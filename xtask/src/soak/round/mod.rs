@@ -1,6 +1,7 @@
 //! A round: a command is started, a fault comes, and everything is checked.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
@@ -165,13 +166,8 @@ impl Stage<'_> {
         drop((disk, limit));
         let changed = within(SETTLES_IN, || {
             disturbed |= !leftovers::others(&self.ours).is_empty();
-            let now = leftovers::artefacts(root);
-            let left = now.difference(&named).map(|name| format!("left behind: {name}"));
-            let mut changed: Vec<String> = left.collect();
+            let mut changed = differences(&named, &leftovers::artefacts(root));
             changed.extend(before.differences(&Snapshot::take(root)));
-            // Others remove what is theirs, but nobody else sees the mounts.
-            let away = named.difference(&now).filter(|name| name.starts_with(MOUNT));
-            changed.extend(away.map(|name| format!("taken away: {name}")));
             if !changed.is_empty() {
                 disturbed |= !leftovers::others(&self.ours).is_empty();
             }
@@ -355,6 +351,14 @@ impl Finished {
         }
         problems
     }
+}
+
+/// What a round left behind, and which mounts it took away: other programs remove files of theirs meanwhile, but nobody else
+/// sees these mounts.
+fn differences(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
+    let left = after.difference(before).map(|name| format!("left behind: {name}"));
+    let gone = before.difference(after).filter(|name| name.starts_with(MOUNT));
+    left.chain(gone.map(|name| format!("taken away: {name}"))).collect()
 }
 
 /// The first of many, and how many more there are.

@@ -49,6 +49,16 @@ fn of_many_differences_the_first_are_told() {
 }
 
 #[test]
+fn what_is_left_and_mounts_that_are_gone_are_differences() {
+    let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+    let before = names(&["mount tracefs /sys/kernel/tracing", "/run/rtscope/of-another"]);
+    let after = names(&["/dev/shm/rtscope-1"]);
+    let told = ["left behind: /dev/shm/rtscope-1", "taken away: mount tracefs /sys/kernel/tracing"];
+    assert_eq!(differences(&before, &after), told);
+    assert_eq!(differences(&before, &before), [""; 0]);
+}
+
+#[test]
 fn what_goes_away_in_time_is_nothing() {
     let mut left = 3;
     let found = within(Duration::from_secs(60), || {

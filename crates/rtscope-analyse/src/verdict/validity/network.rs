@@ -30,7 +30,7 @@ pub(super) fn not_sent(scene: &Scene) -> Option<Finding> {
         let (not_sent, planned) = (grouped(not_sent), grouped(cell.all.planned));
         Some(format!("{} ({not_sent} of {planned} cycles)", cell.name))
     }))?;
-    let text = format!("the thread woke too late to send a frame: {places}");
+    let text = format!("cycles without a frame, since the thread was too late: {places}");
     let advice =
         "explain the late wake-ups first: `rtscope run` with the same load, or `rtscope explain`";
     Some(Finding::new("frames-not-sent", Weight::Warning, text).advise(advice))
