@@ -102,7 +102,7 @@ const DOCUMENTED: &str = "book::";
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
-    /// Boots guests, two at a time, beside `computing`, once their kernel is there.
+    /// Boots guests, two at a time, beside all that follows, once their kernel is there.
     guests: Step,
     /// The result is the same on a busy machine.
     computing: Vec<Step>,
@@ -204,8 +204,11 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    run.compute(&steps);
-    run.measure(&steps);
+    thread::scope(|scope| {
+        scope.spawn(|| run.boot(&steps));
+        run.compute(&steps);
+        run.measure(&steps);
+    });
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     run.skips();
@@ -244,20 +247,20 @@ impl Run {
         }
     }
 
-    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run beside the other
-    /// steps. Not beside the tests that measure: their loads need the CPUs too, and each run of the program
-    /// restores what one of these tests has left on purpose.
-    fn compute(&self, steps: &Steps) {
+    /// Guests in virtual time, and the kernel that some of them boot. They give way to others, and no step sees them: they run
+    /// beside all of these.
+    fn boot(&self, steps: &Steps) {
         let log = self.scratch.join("kernel.log");
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                self.inside("kernel", || kernel::make(&log));
-                self.cargo(&steps.guests);
-            });
-            self.book();
-            steps.computing.iter().for_each(|step| self.cargo(step));
-            self.instructions();
-        });
+        self.inside("kernel", || kernel::make(&log));
+        self.cargo(&steps.guests);
+    }
+
+    /// What needs the CPUs, and gives the same result on a busy machine. Not beside the tests that measure: each run of the
+    /// program here restores what one of those has left on purpose.
+    fn compute(&self, steps: &Steps) {
+        self.book();
+        steps.computing.iter().for_each(|step| self.cargo(step));
+        self.instructions();
     }
 
     /// What measures this machine, and beside it what only compiles, with the CPU time that nobody else wants.

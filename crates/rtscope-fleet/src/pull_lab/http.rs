@@ -15,11 +15,8 @@ use rtscope_model::printable::printable;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::token::{API_TOKEN, KCIDB_TOKEN, ServerToken};
+use super::token::{ServerToken, TOKEN_VARIABLES};
 use crate::shell::Stop;
-
-/// Variables of the environment with tokens.
-const SECRETS: [&str; 2] = [API_TOKEN, KCIDB_TOKEN];
 
 /// Time until a connection, and without a byte, after which curl gives up.
 const SILENCE_S: u64 = 30;
@@ -232,8 +229,7 @@ impl Curl<'_> {
             command.arg(format!("@{}", body.display()));
         }
         command.args(["--config", "-", "--url", request.address]);
-        // It gets the one that it needs on its standard input.
-        for name in SECRETS {
+        for name in TOKEN_VARIABLES {
             command.env_remove(name);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -8,6 +8,9 @@ use crate::error::FleetError;
 pub const API_TOKEN: &str = "KERNELCI_API_TOKEN";
 pub const KCIDB_TOKEN: &str = "KCIDB_JWT";
 
+/// All of them. No program that rtscope starts needs one: curl gets its token on its standard input.
+pub const TOKEN_VARIABLES: [&str; 2] = [API_TOKEN, KCIDB_TOKEN];
+
 /// More than any token has.
 const BYTES_MAX: usize = 16 << 10;
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use rtscope_fleet::pull_lab::token::TOKEN_VARIABLES;
 use rtscope_measure::check::NOT_RUN;
 use rtscope_model::schedule::{Placement, Policy};
 use rtscope_sys::{fork::signal, process, sched};
@@ -43,7 +44,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let _ = sched::set_policy(sched::SELF, &polite);
     }
     let (program, words) = args.words.split_first().context("no program")?;
-    let refused = Command::new(program).args(words).exec();
+    let mut program_with_words = Command::new(program);
+    program_with_words.args(words);
+    // A guest that breaks out of its emulator must not find a secret beside it.
+    for name in TOKEN_VARIABLES {
+        program_with_words.env_remove(name);
+    }
+    let refused = program_with_words.exec();
     note!("rtscope: can't run {}: {refused}", program.to_string_lossy());
     Ok(ExitCode::from(NOT_RUN as u8))
 }

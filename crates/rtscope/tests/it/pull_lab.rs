@@ -37,6 +37,18 @@ fn said(ran: &Output) -> String {
     both
 }
 
+/// The emulator, which runs kernels of others, is started like this.
+#[test]
+fn a_guarded_program_has_no_token_in_its_environment() {
+    let parent = std::process::id().to_string();
+    let mut command = rtscope(Path::new("."));
+    command.args(["guard", "--parent", &parent, "--", "env"]).env("OF_OURS", "kept");
+    command.env("KERNELCI_API_TOKEN", API_TOKEN).env("KCIDB_JWT", KCIDB_TOKEN);
+    let variables = said(&output_of(&mut command));
+    assert!(variables.contains("OF_OURS=kept"), "{variables}");
+    assert!(!variables.contains("KERNELCI") && !variables.contains("KCIDB"), "{variables}");
+}
+
 /// A definition as KernelCI's template writes it.
 fn definition(server: &FakeKernelCi, tests: &[(&str, &str)]) -> Value {
     let test = |(id, kind): &(&str, &str)| json!({ "id": id, "type": kind, "depends": [], "timeout_s": 600, "pre-commands": [], "post-commands": [] });

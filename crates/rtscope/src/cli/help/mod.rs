@@ -45,24 +45,28 @@ pub(super) fn command() -> Command {
 /// Reads the command line; an error knows what was perhaps meant.
 pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let command = command().color(color(words.clone()));
-    let read = |words: &[OsString]| {
-        let matches = command.clone().try_get_matches_from(words)?;
-        Cli::from_arg_matches(&matches)
-    };
-    read(&words).map_err(|e| {
-        // The message quotes the words: read them again as they can be shown.
-        let shown: Vec<OsString> = words
-            .iter()
-            .map(|word| printable(&word.to_string_lossy()).into_owned().into())
-            .collect();
-        let mut e = read(&shown).err().unwrap_or(e);
-        add_suggestion(&mut e, &shown);
-        add_kernel_hint(&mut e, &shown);
-        add_values(&mut e, &shown);
-        add_owner(&mut e, &shown);
-        e
+    // Most command lines are right and show no help: to arrange it takes several times as long as to read them.
+    read(Cli::command(), &words).or_else(|_| {
+        let command = command().color(color(words.clone()));
+        read(command.clone(), &words).map_err(|e| with_hints(e, &command, &words))
     })
+}
+
+fn read(command: Command, words: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command.try_get_matches_from(words)?)
+}
+
+/// An error with what was perhaps meant.
+fn with_hints(error: clap::Error, command: &Command, words: &[OsString]) -> clap::Error {
+    // The message quotes the words: read them again as they can be shown.
+    let shown: Vec<OsString> =
+        words.iter().map(|word| printable(&word.to_string_lossy()).into_owned().into()).collect();
+    let mut e = read(command.clone(), &shown).err().unwrap_or(error);
+    add_suggestion(&mut e, &shown);
+    add_kernel_hint(&mut e, &shown);
+    add_values(&mut e, &shown);
+    add_owner(&mut e, &shown);
+    e
 }
 
 /// What `--color` says of help and errors, which are written before the command line is read.
