@@ -23,8 +23,8 @@ use serde_json::Value;
 
 use crate::shell;
 
-const USAGE: &str = "usage: cargo xtask lab-repeat [--runs N] [--load N,N,...] [--at-once N] [--kernel NAME] \
-    [--program FILE] [--guest FILE]";
+const USAGE: &str = "usage: cargo xtask lab-repeat [--runs N] [--load N,N,...] [--at-once N] [--shift N] \
+    [--kernel NAME] [--program FILE] [--guest FILE]";
 
 /// A second of wake-ups at rest, where two runs have differed, and one under a load.
 const PLAN: &str = "
@@ -58,6 +58,8 @@ struct Asked {
     loads: Vec<u32>,
     /// Guests that run beside each other: they are a part of the load.
     at_once: u32,
+    /// Value of the lab's `--shift` (2^N ns per instruction), or `None` for its default.
+    shift: Option<u8>,
     kernel: String,
     program: Option<PathBuf>,
     guest: Option<PathBuf>,
@@ -74,7 +76,13 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     fs::create_dir_all(&room)?;
     fs::write(room.join("repeat.toml"), PLAN)?;
     let guest = asked.guest.as_deref().map(fs::canonicalize).transpose()?;
-    let lab = Lab { program, guest, room, kernel: asked.kernel };
+    let lab = Lab {
+        program,
+        guest,
+        room,
+        kernel: asked.kernel,
+        shift: asked.shift.map(|it: u8| it.to_string()),
+    };
     let first = lab.fresh("first")?;
     println!("load  load average  fresh equal    replayed equal  seconds of a run and a replay");
     let mut all = true;
@@ -94,7 +102,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
 fn parse(words: &[&str]) -> Result<Asked> {
     let (mut runs, mut loads, mut at_once) = (10, vec![1, 10, 100], 1);
     let mut kernel = "tiny-6.12-rt".to_owned();
-    let (mut program, mut guest) = (None, None);
+    let (mut shift, mut program, mut guest) = (None, None, None);
     for pair in words.chunks(2) {
         match pair {
             ["--runs", number] => runs = number.parse().context(USAGE)?,
@@ -103,6 +111,7 @@ fn parse(words: &[&str]) -> Result<Asked> {
                 loads = read.context(USAGE)?;
             }
             ["--at-once", number] => at_once = number.parse().context(USAGE)?,
+            ["--shift", number] => shift = Some(number.parse().context(USAGE)?),
             ["--kernel", name] => kernel = (*name).to_owned(),
             ["--program", file] => program = Some(PathBuf::from(file)),
             ["--guest", file] => guest = Some(PathBuf::from(file)),
@@ -110,7 +119,7 @@ fn parse(words: &[&str]) -> Result<Asked> {
         }
     }
     ensure!(runs > 0 && at_once > 0 && loads.iter().all(|load| (1..=1000).contains(load)), USAGE);
-    Ok(Asked { runs, loads, at_once, kernel, program, guest })
+    Ok(Asked { runs, loads, at_once, shift, kernel, program, guest })
 }
 
 /// The rtscope that is tried, and where.
@@ -119,6 +128,7 @@ struct Lab {
     guest: Option<PathBuf>,
     room: PathBuf,
     kernel: String,
+    shift: Option<String>,
 }
 
 /// What was counted at one load.
@@ -159,6 +169,7 @@ impl Lab {
             vec!["lab", "run", "repeat.toml", "--kernel", &self.kernel, "--fresh", "--out", out];
         let guest = self.guest.as_ref().map(|path| path.display().to_string());
         words.extend(guest.iter().flat_map(|path| ["--program", path]));
+        words.extend(self.shift.iter().flat_map(|shift| ["--shift", shift]));
         let ran = self.rtscope(&words, out)?;
         let inputs = record(&self.room.join(out)).join("lab.json");
         let text = fs::read_to_string(&inputs)
@@ -289,8 +300,9 @@ mod tests {
 
     #[test]
     fn options_come_in_pairs_and_have_bounds() {
-        let asked = parse(&["--runs", "3", "--load", "1,40"]).expect("sound");
+        let asked = parse(&["--runs", "3", "--load", "1,40", "--shift", "1"]).expect("sound");
         assert_eq!((asked.runs, asked.loads), (3, vec![1, 40]));
+        assert_eq!(asked.shift, Some(1));
         for words in
             [&["--runs"][..], &["--runs", "0"], &["--load", "1,x"], &["--load", "0"], &["3"]]
         {

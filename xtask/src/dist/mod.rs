@@ -38,8 +38,8 @@ const BUILD_LIMIT: Duration = Duration::from_secs(90 * 60);
 /// How long anything else may take.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// The size that a program for a board stays under.
-const BYTES_MAX: u64 = 12_000_000;
+/// Size limit of a program for a board. `dist` fails above it, so that growth is noticed.
+const BYTES_MAX: u64 = 14_000_000;
 
 /// What was asked.
 #[derive(Debug, PartialEq, Eq)]

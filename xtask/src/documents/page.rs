@@ -61,12 +61,13 @@ pub(super) fn page(items: &Items, rows: &[Vec<Row>], head: &Head) -> String {
          `cargo xtask documents` runs every command of this page and writes it.\n\
          This one was made on {date} in {minutes:.0} minutes, on {cpus} CPUs with Linux {kernel}.\n\
          The lab's guests had the kernels that their commands name.\n\
-         A guest whose record is in the lab's cache doesn't run again.\n\
+         rtscope doesn't rebuild a kernel or rerun a guest that is in the cache. Such a row shows the output of the first run.\n\
          The folder `fixtures` of some commands is `fixtures/documents` of the repository: run them beside a copy.\n\n\
          The commands are short: `--scale` shortens plans that take up to 8 hours.\n\
          \"Ours\" is read from what the command wrote.\n\
-         A row \"works\" if each of our figures is within a factor of two of theirs, or if they print none.\n\
-         It \"differs\" with the factor and the reason if one isn't.\n\
+         A row \"works\" if each of our figures is within a factor of two of theirs.\n\
+         Otherwise it \"differs\", with the factor and the reason.\n\
+         A row without paired figures \"works\" if the command wrote the expected output.\n\
          [Published figures](guide/published.md) explains how rtscope pairs them.\n\n\
          The name of a document leads to a page that follows it step by step: what its authors did, our command, and \
          why figures differ.\n\n\

@@ -16,7 +16,10 @@ use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, Sender},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -102,7 +105,7 @@ const DOCUMENTED: &str = "book::";
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
-    /// Boots guests, two at a time, beside all that follows, once their kernel is there.
+    /// Boots guests, two at a time, as soon as their kernel is built, while all steps below run.
     guests: Step,
     /// The result is the same on a busy machine.
     computing: Vec<Step>,
@@ -204,10 +207,11 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
+    let (guests_begin, guests) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(|| run.boot(&steps));
+        scope.spawn(|| run.boot(&steps, guests_begin));
         run.compute(&steps);
-        run.measure(&steps);
+        run.measure(&steps, guests);
     });
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
@@ -247,16 +251,17 @@ impl Run {
         }
     }
 
-    /// Guests in virtual time, and the kernel that some of them boot. They give way to others, and no step sees them: they run
-    /// beside all of these.
-    fn boot(&self, steps: &Steps) {
+    /// Boots guests in virtual time, and first builds the kernel that some need. A busy machine doesn't change their results, so
+    /// they run beside `compute` and `measure`.
+    fn boot(&self, steps: &Steps, begin: Sender<()>) {
         let log = self.scratch.join("kernel.log");
         self.inside("kernel", || kernel::make(&log));
+        drop(begin);
         self.cargo(&steps.guests);
     }
 
-    /// What needs the CPUs, and gives the same result on a busy machine. Not beside the tests that measure: each run of the
-    /// program here restores what one of those has left on purpose.
+    /// These steps need the CPUs, and give the same result on a busy machine. They don't run beside the measuring tests: when
+    /// rtscope starts to measure, it restores settings, also those that such a test has left on purpose.
     fn compute(&self, steps: &Steps) {
         self.book();
         steps.computing.iter().for_each(|step| self.cargo(step));
@@ -264,9 +269,11 @@ impl Run {
     }
 
     /// What measures this machine, and beside it what only compiles, with the CPU time that nobody else wants.
-    fn measure(&self, steps: &Steps) {
+    fn measure(&self, steps: &Steps, guests: Receiver<()>) {
         thread::scope(|scope| {
-            scope.spawn(|| {
+            scope.spawn(move || {
+                // An error is what comes: the other end is gone when the guests begin.
+                let _ = guests.recv();
                 thread::sleep(CARGO_LOOKS);
                 yield_to_all();
                 steps.compiling.iter().for_each(|step| self.cargo(step));

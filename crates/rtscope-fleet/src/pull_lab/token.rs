@@ -8,7 +8,7 @@ use crate::error::FleetError;
 pub const API_TOKEN: &str = "KERNELCI_API_TOKEN";
 pub const KCIDB_TOKEN: &str = "KCIDB_JWT";
 
-/// All of them. No program that rtscope starts needs one: curl gets its token on its standard input.
+/// Names of both variables. Programs that rtscope starts don't need them: curl gets its token on standard input.
 pub const TOKEN_VARIABLES: [&str; 2] = [API_TOKEN, KCIDB_TOKEN];
 
 /// More than any token has.

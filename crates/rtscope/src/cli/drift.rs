@@ -64,7 +64,7 @@ pub(super) struct Args {
     thread: Vec<String>,
     /// Judge a recorded folder again and write its page
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
-    from: Option<PathBuf>,
+    pub(super) from: Option<PathBuf>,
     /// Folder for the record and the page [default: rtscope-runs/drift-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,

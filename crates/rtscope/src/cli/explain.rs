@@ -81,7 +81,7 @@ pub(super) struct Args {
     settle: Nanos,
     /// Folder or trace to explain again: the same as PATH
     #[arg(long, value_name = "PATH", conflicts_with = "words")]
-    from: Option<PathBuf>,
+    pub(super) from: Option<PathBuf>,
     /// Folder for the record and the page [default: rtscope-runs/explain-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,

@@ -44,13 +44,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let _ = sched::set_policy(sched::SELF, &polite);
     }
     let (program, words) = args.words.split_first().context("no program")?;
-    let mut program_with_words = Command::new(program);
-    program_with_words.args(words);
-    // A guest that breaks out of its emulator must not find a secret beside it.
-    for name in TOKEN_VARIABLES {
-        program_with_words.env_remove(name);
+    let mut command = Command::new(program);
+    command.args(words);
+    if !args.as_is {
+        // A guest that breaks out of its emulator finds no token beside it. It can still read those of rtscope itself, which
+        // is why files are better.
+        for name in TOKEN_VARIABLES {
+            command.env_remove(name);
+        }
     }
-    let refused = program_with_words.exec();
+    let refused = command.exec();
     note!("rtscope: can't run {}: {refused}", program.to_string_lossy());
     Ok(ExitCode::from(NOT_RUN as u8))
 }

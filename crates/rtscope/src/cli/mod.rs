@@ -182,13 +182,14 @@ impl Verb {
         match self {
             Verb::Run(_)
             | Verb::Load(_)
-            | Verb::Throughput(_)
             | Verb::Network(_)
             | Verb::Wave(_)
             | Verb::Check(_)
-            | Verb::Explain(_)
-            | Verb::Drift(_)
             | Verb::Stat(_) => true,
+            // What was measured before is read again.
+            Verb::Throughput(args) => args.from.is_none(),
+            Verb::Explain(args) => args.from.is_none(),
+            Verb::Drift(args) => args.from.is_none(),
             Verb::Sched(verb) => verb.measures(),
             Verb::Tune(verb) => verb.changes(),
             _ => false,
@@ -364,4 +365,23 @@ fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
 fn ways_to_permission(tree: &Tree) -> String {
     let permission = rtscope_measure::environment::collect(tree).permission;
     rtscope_measure::environment::permission_advice(&permission).join("; or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_that_reads_a_folder_again_does_not_measure() {
+        let measures = |line: &str| {
+            let cli = help::parse(line.split(' ').map(OsString::from));
+            cli.expect("a command line").verb.measures()
+        };
+        for verb in ["drift", "throughput", "explain -- true"] {
+            assert!(measures(&format!("rtscope {verb}")), "{verb}");
+        }
+        for verb in ["drift", "throughput", "explain"] {
+            assert!(!measures(&format!("rtscope {verb} --from folder")), "{verb}");
+        }
+    }
 }

@@ -73,7 +73,7 @@ pub(super) struct Args {
     published: Choice,
     /// Judge a recorded folder again and write its page
     #[arg(long, value_name = "DIR")]
-    from: Option<PathBuf>,
+    pub(super) from: Option<PathBuf>,
     /// Folder for the record and the page [default: rtscope-runs/throughput-TIME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,

@@ -37,7 +37,7 @@ fn said(ran: &Output) -> String {
     both
 }
 
-/// The emulator, which runs kernels of others, is started like this.
+/// rtscope starts the emulator, which runs other people's kernels, in this way.
 #[test]
 fn a_guarded_program_has_no_token_in_its_environment() {
     let parent = std::process::id().to_string();

@@ -118,7 +118,7 @@ fn a_label_is_the_kernel_s_name_everywhere_and_the_record_can_be_replayed() {
         return;
     }
     let room = room();
-    // The guests of the comparison in `main.rs`: where it ran before, both are known.
+    // The same guests as in the comparison of `main.rs`: if that test ran first, the cache has both records.
     let line = "run small.toml --memory 1024 --kernel one=debian-rt --kernel two=debian-stock:preempt=none";
     let (code, said) = lab(room.path(), line, &["--require", REQUIREMENT, "--out", "out"]);
     assert_eq!(code, Some(2), "{said}");

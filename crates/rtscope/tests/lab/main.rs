@@ -54,7 +54,7 @@ figures = { max = '55us', missed = 0 }
 source = 'somebody with a board'
 ";
 
-/// What Debian's real-time kernel meets under that plan, and its stock kernel without preemption doesn't.
+/// Debian's real-time kernel meets this under `PLAN`. Its stock kernel without preemption doesn't.
 const REQUIREMENT: &str = "max < 100us";
 
 /// A plan of one phase of 0.2 s of virtual time.

@@ -45,7 +45,7 @@ pub(super) fn command() -> Command {
 /// Reads the command line; an error knows what was perhaps meant.
 pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
-    // Most command lines are right and show no help: to arrange it takes several times as long as to read them.
+    // Most command lines are valid and need no help text. Preparing it takes several times as long as parsing.
     read(Cli::command(), &words).or_else(|_| {
         let command = command().color(color(words.clone()));
         read(command.clone(), &words).map_err(|e| with_hints(e, &command, &words))
