@@ -16,10 +16,7 @@ use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
     process::Command,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        mpsc::{self, Receiver, Sender},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -105,7 +102,7 @@ const DOCUMENTED: &str = "book::";
 struct Steps {
     /// What the others need.
     first: Vec<Step>,
-    /// Boots guests, two at a time, as soon as their kernel is built, while all steps below run.
+    /// Boots guests, two at a time, beside `computing`, once their kernel is there.
     guests: Step,
     /// The result is the same on a busy machine.
     computing: Vec<Step>,
@@ -207,12 +204,8 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    let (guests_begin, guests) = mpsc::channel();
-    thread::scope(|scope| {
-        scope.spawn(|| run.boot(&steps, guests_begin));
-        run.compute(&steps);
-        run.measure(&steps, guests);
-    });
+    run.compute(&steps);
+    run.measure(&steps);
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
     run.skips();
@@ -251,29 +244,26 @@ impl Run {
         }
     }
 
-    /// Boots guests in virtual time, and first builds the kernel that some need. A busy machine doesn't change their results, so
-    /// they run beside `compute` and `measure`.
-    fn boot(&self, steps: &Steps, begin: Sender<()>) {
-        let log = self.scratch.join("kernel.log");
-        self.inside("kernel", || kernel::make(&log));
-        drop(begin);
-        self.cargo(&steps.guests);
-    }
-
-    /// These steps need the CPUs, and give the same result on a busy machine. They don't run beside the measuring tests: when
-    /// rtscope starts to measure, it restores settings, also those that such a test has left on purpose.
+    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run beside the other
+    /// steps. Not beside the tests that measure: their loads need the CPUs too, and each run of the program
+    /// restores what one of these tests has left on purpose.
     fn compute(&self, steps: &Steps) {
-        self.book();
-        steps.computing.iter().for_each(|step| self.cargo(step));
-        self.instructions();
+        let log = self.scratch.join("kernel.log");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                self.inside("kernel", || kernel::make(&log));
+                self.cargo(&steps.guests);
+            });
+            self.book();
+            steps.computing.iter().for_each(|step| self.cargo(step));
+            self.instructions();
+        });
     }
 
     /// What measures this machine, and beside it what only compiles, with the CPU time that nobody else wants.
-    fn measure(&self, steps: &Steps, guests: Receiver<()>) {
+    fn measure(&self, steps: &Steps) {
         thread::scope(|scope| {
-            scope.spawn(move || {
-                // An error is what comes: the other end is gone when the guests begin.
-                let _ = guests.recv();
+            scope.spawn(|| {
                 thread::sleep(CARGO_LOOKS);
                 yield_to_all();
                 steps.compiling.iter().for_each(|step| self.cargo(step));
