@@ -76,13 +76,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     fs::create_dir_all(&room)?;
     fs::write(room.join("repeat.toml"), PLAN)?;
     let guest = asked.guest.as_deref().map(fs::canonicalize).transpose()?;
-    let lab = Lab {
-        program,
-        guest,
-        room,
-        kernel: asked.kernel,
-        shift: asked.shift.map(|it: u8| it.to_string()),
-    };
+    let lab = Lab { program, guest, room, kernel: asked.kernel, shift: asked.shift };
     let first = lab.fresh("first")?;
     println!("load  load average  fresh equal    replayed equal  seconds of a run and a replay");
     let mut all = true;
@@ -128,7 +122,7 @@ struct Lab {
     guest: Option<PathBuf>,
     room: PathBuf,
     kernel: String,
-    shift: Option<String>,
+    shift: Option<u8>,
 }
 
 /// What was counted at one load.
@@ -169,7 +163,8 @@ impl Lab {
             vec!["lab", "run", "repeat.toml", "--kernel", &self.kernel, "--fresh", "--out", out];
         let guest = self.guest.as_ref().map(|path| path.display().to_string());
         words.extend(guest.iter().flat_map(|path| ["--program", path]));
-        words.extend(self.shift.iter().flat_map(|shift| ["--shift", shift]));
+        let shift = self.shift.map(|shift| shift.to_string());
+        words.extend(shift.iter().flat_map(|shift| ["--shift", shift]));
         let ran = self.rtscope(&words, out)?;
         let inputs = record(&self.room.join(out)).join("lab.json");
         let text = fs::read_to_string(&inputs)

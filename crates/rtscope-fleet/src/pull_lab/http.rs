@@ -15,7 +15,7 @@ use rtscope_model::printable::printable;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::token::{ServerToken, TOKEN_VARIABLES};
+use super::token::{ServerToken, remove_tokens};
 use crate::shell::Stop;
 
 /// Time until a connection, and without a byte, after which curl gives up.
@@ -229,9 +229,7 @@ impl Curl<'_> {
             command.arg(format!("@{}", body.display()));
         }
         command.args(["--config", "-", "--url", request.address]);
-        for name in TOKEN_VARIABLES {
-            command.env_remove(name);
-        }
+        remove_tokens(&mut command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let failed = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => HttpFailure::Unusable(NO_CURL.to_owned()),

@@ -1,6 +1,6 @@
 //! The secret that a server knows a lab by. It is in no message, no file of ours and no command line.
 
-use std::{fmt, fs, path::Path};
+use std::{fmt, fs, path::Path, process::Command};
 
 use crate::error::FleetError;
 
@@ -8,8 +8,12 @@ use crate::error::FleetError;
 pub const API_TOKEN: &str = "KERNELCI_API_TOKEN";
 pub const KCIDB_TOKEN: &str = "KCIDB_JWT";
 
-/// Names of both variables. Programs that rtscope starts don't need them: curl gets its token on standard input.
-pub const TOKEN_VARIABLES: [&str; 2] = [API_TOKEN, KCIDB_TOKEN];
+/// Takes the tokens out of a program's environment. None needs them there: curl gets its token on standard input.
+pub fn remove_tokens(command: &mut Command) {
+    for name in [API_TOKEN, KCIDB_TOKEN] {
+        command.env_remove(name);
+    }
+}
 
 /// More than any token has.
 const BYTES_MAX: usize = 16 << 10;

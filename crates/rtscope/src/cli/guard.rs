@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_fleet::pull_lab::token::TOKEN_VARIABLES;
+use rtscope_fleet::pull_lab::token::remove_tokens;
 use rtscope_measure::check::NOT_RUN;
 use rtscope_model::schedule::{Placement, Policy};
 use rtscope_sys::{fork::signal, process, sched};
@@ -49,9 +49,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.as_is {
         // A guest that breaks out of its emulator finds no token beside it. It can still read those of rtscope itself, which
         // is why files are better.
-        for name in TOKEN_VARIABLES {
-            command.env_remove(name);
-        }
+        remove_tokens(&mut command);
     }
     let refused = command.exec();
     note!("rtscope: can't run {}: {refused}", program.to_string_lossy());
