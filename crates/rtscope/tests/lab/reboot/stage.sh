@@ -4,6 +4,9 @@
 export PATH=/bin:/sbin:/usr/bin
 # /run goes with each boot: the number of this one must not, and is no part of what is compared.
 stage=$(cat /stage)
+# Open to the end: each first open and last close of a serial port asks for its interrupt and frees it, and an emulated one
+# can get lost meanwhile. What was written then waits for 30 seconds and is thrown away.
+exec 3>/dev/ttyS1
 
 # Runs a command, and prints what it prints and its exit code.
 fact() {
@@ -12,7 +15,7 @@ fact() {
     echo "== $name"
     "$@"
     echo "exit $?"
-} >/dev/ttyS1 2>&1
+} >&3 2>&1
 
 # Every file of the root file system with its checksum, and every name with its kind, rights, owner and target.
 files() {
@@ -67,8 +70,8 @@ dirty() {
     mkdir /sys/fs/cgroup/mine
     echo +memory >/sys/fs/cgroup/cgroup.subtree_control
     # Pinned beside the shield to come, into it, and to both.
-    for mask in 1 4 5; do taskset "$mask" sleep 10000 & done
-    sleep 10000 &
+    for mask in 1 4 5; do taskset "$mask" sleep 10000 3>&- & done
+    sleep 10000 3>&- &
     echo $! >/sys/fs/cgroup/mine/cgroup.procs
     renice -n -3 -p "$(grep -lx ksoftirqd/0 /proc/[0-9]*/comm | cut -d/ -f3)"
 } >/dev/null
@@ -88,7 +91,7 @@ first() {
     settle
     fact settings-after-a-command state
 
-    rtscope tune apply "$@" -- sh -c 'echo $$ >/run/command; exec sleep 20000' &
+    rtscope tune apply "$@" -- sh -c 'echo $$ >/run/command; exec sleep 20000' 3>&- &
     killed=$!
     tries=0
     until [ -s /run/command ] || [ $tries = 300 ]; do
@@ -132,5 +135,7 @@ case $stage in
 esac
 echo $((stage + 1)) >/stage
 sync
+# The last close waits until everything is sent.
+exec 3>&-
 [ "$stage" -lt 3 ] && reboot -f
 poweroff -f
