@@ -22,9 +22,9 @@ const TICKS: u64 = 100_000;
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// Words for cargo that build the example: as it is released, but with names.
-pub(crate) const EXAMPLE: [&str; 6] =
-    ["--profile", "profiling", "--package", "rtscope-measure", "--example", "tick"];
+/// Words for cargo that build the example: as it is released, but with names. Older versions have it in another crate.
+pub(crate) const EXAMPLE: [&str; 5] =
+    ["--profile", "profiling", "--workspace", "--example", "tick"];
 
 /// Counts in the build that the tests are made of, which takes no time when they have run; prints, and answers whether the
 /// count is within its bound. `cargo xtask bench --against` counts what is released.

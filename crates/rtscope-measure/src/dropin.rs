@@ -8,6 +8,7 @@ use rtscope_model::{
     schedule::Placement,
     slice::{RawSample, Slice},
 };
+use rtscope_sampler::{EndedThread, Remainder, SampleError, Session, SessionSpec, Starved};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     sched,
@@ -15,7 +16,6 @@ use rtscope_sys::{
 
 use crate::{
     interrupt::Interrupt,
-    sampler::{EndedThread, Remainder, SampleError, Session, SessionSpec, Starved},
     watchdog::{UNATTENDED, Watchdog},
 };
 

@@ -29,12 +29,10 @@ pub mod explain;
 pub mod interrupt;
 pub mod load;
 mod machine;
-pub mod network;
 mod other_work;
 mod protocol;
 pub mod ps;
 pub mod recorder;
-pub mod sampler;
 pub mod sched;
 pub mod stat;
 mod stream;
@@ -55,6 +53,10 @@ use rtscope_model::{
     plan::Plan,
     schedule::Policy,
 };
+use rtscope_sampler::{
+    GuestExpiries, SampleError,
+    network::{self, NetworkError},
+};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     sched as system_sched, shield,
@@ -67,10 +69,8 @@ use crate::{
     },
     interrupt::Interrupt,
     load::{Launcher, LoadError},
-    network::NetworkError,
     protocol::{Conductor, LockedMemory},
     recorder::{RecordError, RecordFiles, Recorder},
-    sampler::{GuestExpiries, SampleError},
     stream::Stream,
     timekeeping::{ClockWatch, Reading},
     watchdog::Watchdog,

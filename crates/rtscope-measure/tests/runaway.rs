@@ -7,12 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_measure::{
-    RunOptions,
-    interrupt::Interrupt,
-    sampler::{Beat, GuestExpiries, LiveFigures, Offset, Shared, exchange, run},
-    watchdog::UNATTENDED,
-};
+use rtscope_measure::{RunOptions, interrupt::Interrupt, watchdog::UNATTENDED};
 use rtscope_model::{
     cpu::CpuSet,
     event::Event,
@@ -20,6 +15,7 @@ use rtscope_model::{
     plan::{self, Overrun, Sleep},
     schedule::{Placement, Policy},
 };
+use rtscope_sampler::{Beat, GuestExpiries, LiveFigures, Offset, Shared, exchange, run};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     process::{self, Resource},

@@ -14,7 +14,7 @@ use crate::error::{Error, check};
 /// A network namespace. The kernel removes it, with the devices in it, when no process, socket or
 /// value of this type is left in it.
 #[derive(Debug)]
-pub struct Namespace(File);
+pub(crate) struct Namespace(File);
 
 impl Namespace {
     /// Moves the calling thread into a new, empty namespace.
@@ -22,7 +22,7 @@ impl Namespace {
     /// # Errors
     ///
     /// EPERM without `CAP_SYS_ADMIN`; EINVAL when the kernel has no network namespaces.
-    pub fn enter_new() -> Result<Namespace, Error> {
+    pub(crate) fn enter_new() -> Result<Namespace, Error> {
         // SAFETY: plain integers.
         let answer = unsafe { libc::unshare(libc::CLONE_NEWNET) };
         check(i64::from(answer), || "unshare network namespace".to_owned())?;
@@ -40,10 +40,76 @@ impl Namespace {
     /// # Errors
     ///
     /// EPERM without `CAP_SYS_ADMIN`.
-    pub fn enter(&self) -> Result<(), Error> {
+    pub(crate) fn enter(&self) -> Result<(), Error> {
         // SAFETY: plain integers; the descriptor is open while the value lives.
         let answer = unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) };
         check(i64::from(answer), || "setns".to_owned()).map(drop)
+    }
+}
+
+/// Where packets come from and where they go to, within this machine. Sockets belong to the namespace in which they
+/// are made.
+#[derive(Debug)]
+pub struct LocalSides {
+    pub near: Ipv4Addr,
+    pub far: Ipv4Addr,
+    /// Near and far, when they are namespaces of their own.
+    namespaces: Option<(Namespace, Namespace)>,
+}
+
+impl LocalSides {
+    /// The names of the two ends of the cable.
+    pub const NEAR_DEVICE: &str = "near0";
+    pub const FAR_DEVICE: &str = "far0";
+
+    /// Both in the caller's namespace, by the loopback device.
+    #[must_use]
+    pub fn loopback() -> LocalSides {
+        LocalSides { near: Ipv4Addr::LOCALHOST, far: Ipv4Addr::LOCALHOST, namespaces: None }
+    }
+
+    /// Two new namespaces that hold nothing but a virtual cable and addresses set aside for documentation (RFC 5737).
+    /// The calling thread is in the near one then.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without `CAP_SYS_ADMIN`; what a kernel without network namespaces or veth devices answers.
+    pub fn cabled() -> Result<LocalSides, Error> {
+        const PREFIX_BITS: u8 = 24;
+        let (near, far) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+        let near_namespace = Namespace::enter_new()?;
+        let far_namespace = Namespace::enter_new()?;
+        make_veth(LocalSides::FAR_DEVICE, LocalSides::NEAR_DEVICE, &near_namespace)?;
+        add_address(LocalSides::FAR_DEVICE, far, PREFIX_BITS)?;
+        set_up(LocalSides::FAR_DEVICE)?;
+        near_namespace.enter()?;
+        add_address(LocalSides::NEAR_DEVICE, near, PREFIX_BITS)?;
+        set_up(LocalSides::NEAR_DEVICE)?;
+        Ok(LocalSides { near, far, namespaces: Some((near_namespace, far_namespace)) })
+    }
+
+    /// Whether a virtual cable is between them.
+    #[must_use]
+    pub fn are_cabled(&self) -> bool {
+        self.namespaces.is_some()
+    }
+
+    /// Moves the calling thread to the near side.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without `CAP_SYS_ADMIN`.
+    pub fn enter_near(&self) -> Result<(), Error> {
+        self.namespaces.as_ref().map_or(Ok(()), |(near, _)| near.enter())
+    }
+
+    /// Moves the calling thread to the far side.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without `CAP_SYS_ADMIN`.
+    pub fn enter_far(&self) -> Result<(), Error> {
+        self.namespaces.as_ref().map_or(Ok(()), |(_, far)| far.enter())
     }
 }
 
@@ -52,7 +118,7 @@ impl Namespace {
 /// # Errors
 ///
 /// EPERM without `CAP_NET_ADMIN`; EOPNOTSUPP when the kernel has no veth devices.
-pub fn make_veth(near: &str, far: &str, far_namespace: &Namespace) -> Result<(), Error> {
+pub(crate) fn make_veth(near: &str, far: &str, far_namespace: &Namespace) -> Result<(), Error> {
     const VETH_INFO_PEER: u16 = 1;
     let mut request = Request::new(
         libc::RTM_NEWLINK,
@@ -79,7 +145,7 @@ pub fn make_veth(near: &str, far: &str, far_namespace: &Namespace) -> Result<(),
 /// # Errors
 ///
 /// ENODEV when there is no such device; EPERM without `CAP_NET_ADMIN`.
-pub fn add_address(device: &str, address: Ipv4Addr, prefix_bits: u8) -> Result<(), Error> {
+fn add_address(device: &str, address: Ipv4Addr, prefix_bits: u8) -> Result<(), Error> {
     let mut header = vec![libc::AF_INET as u8, prefix_bits, 0, 0];
     header.extend_from_slice(&index(device)?.to_ne_bytes());
     let flags = (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;

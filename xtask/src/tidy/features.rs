@@ -5,9 +5,10 @@ use super::Problem;
 const MAP: &str = "ARCHITECTURE.md";
 
 /// Where the table's columns of crates lead, from the root.
-const COLUMNS: [&str; 4] = [
+const COLUMNS: [&str; 5] = [
     "crates/rtscope/src",
     "crates/rtscope-measure/src",
+    "crates/rtscope-sampler/src",
     "crates/rtscope-analyse/src",
     "crates/rtscope-model/src",
 ];
@@ -70,8 +71,8 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    const MAP: &str = "# Map\n\n| feature | verbs | `a` | `b` | `c` | `d` | page |\n|---|---|---|---|---|---|---|\n\
-        | waves | `wave` | `cli/wave` | `wave` | | `wave.rs` | `docs/wave.md` |\n\n* `boot` boots.\n";
+    const MAP: &str = "# Map\n\n| feature | verbs | `a` | `b` | `c` | `d` | `e` | page |\n|---|---|---|---|---|---|---|---|\n\
+        | waves | `wave` | `cli/wave` | `wave` | | | `wave.rs` | `docs/wave.md` |\n\n* `boot` boots.\n";
 
     fn messages(verbs: &[&str], rooms: &[&str], there: &[&str]) -> Vec<String> {
         let owned =

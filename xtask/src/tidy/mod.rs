@@ -124,7 +124,8 @@ fn rooms(root: &Path) -> Result<Vec<String>> {
     let sources = files(root, &["crates"], "rs")?;
     let room = |path: &String| {
         let (package, inside) = path.split_once("/src/")?;
-        Some(format!("{package}/src/{}", inside.split_once('/')?.0))
+        let (room, _) = inside.split_once('/')?;
+        (room != "tests").then(|| format!("{package}/src/{room}"))
     };
     let rooms: BTreeSet<String> = sources.iter().filter_map(room).collect();
     Ok(rooms.into_iter().collect())

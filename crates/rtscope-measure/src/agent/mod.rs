@@ -51,6 +51,7 @@ use rtscope_model::{
     plan::{self, Plan},
     wire,
 };
+use rtscope_sampler::GuestExpiries;
 use rtscope_sys::{
     mount::mount,
     net,
@@ -60,7 +61,7 @@ use rtscope_sys::{
 };
 
 use self::{cyclictest::Watch, events::WatchedKernel};
-use crate::{RunOptions, interrupt::Interrupt, leave_out, run, sampler::GuestExpiries};
+use crate::{RunOptions, interrupt::Interrupt, leave_out, run};
 
 /// The plan of a guest.
 const PLAN: &str = "/plan.toml";

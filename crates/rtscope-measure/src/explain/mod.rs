@@ -25,6 +25,7 @@ use rtscope_model::{
     time::Nanos,
     trace::{Name, Place, Section, What},
 };
+use rtscope_sampler::THREAD_NAME;
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     tree::Tree,
@@ -39,7 +40,6 @@ use crate::{
     check::{self, CheckError, Running, family},
     environment,
     interrupt::Interrupt,
-    sampler::THREAD_NAME,
     trace::{Instance, KernelSymbols, Recording, TraceError, foreign::TraceDatError},
 };
 

@@ -22,9 +22,7 @@ use std::{
 };
 
 use rtscope_model::text::Problem;
-use rtscope_sys::net::{
-    IcmpSocket, NO_BUFFERS, Namespace, add_address, icmp_socket, make_veth, set_up,
-};
+use rtscope_sys::net::{IcmpSocket, LocalSides, NO_BUFFERS, icmp_socket};
 
 use super::{
     LoadDescriptor, LoadError,
@@ -115,8 +113,8 @@ fn run(job: &Job) -> Result<(), LoadError> {
         return flooded(job);
     }
     let sides = match options.word("over") {
-        "veth" => Sides::cabled()?,
-        _ => Sides::loopback(),
+        "veth" => LocalSides::cabled()?,
+        _ => LocalSides::loopback(),
     };
     let size = options.size("size");
     let mut crew = Processes::new(job)?;
@@ -149,47 +147,22 @@ fn flooded(job: &Job) -> Result<(), LoadError> {
     crew.work()
 }
 
-/// Where packets come from and where they go to. Sockets belong to the namespace in which they are
-/// made, so that all are made before the workers are forked.
-pub(crate) struct Sides {
-    pub(crate) near: Ipv4Addr,
-    pub(crate) far: Ipv4Addr,
-    /// Near and far, when they are namespaces of the load's own.
-    pub(crate) namespaces: Option<(Namespace, Namespace)>,
+/// Makes a socket on the near side.
+fn near<T>(
+    sides: &LocalSides,
+    make: impl FnOnce(SocketAddr) -> io::Result<T>,
+) -> Result<T, LoadError> {
+    sides.enter_near()?;
+    make(any_port(sides.near)).map_err(LoadError::io(format!("socket at {}", sides.near)))
 }
 
-impl Sides {
-    pub(crate) fn loopback() -> Sides {
-        Sides { near: Ipv4Addr::LOCALHOST, far: Ipv4Addr::LOCALHOST, namespaces: None }
-    }
-
-    pub(crate) fn cabled() -> Result<Sides, LoadError> {
-        const PREFIX_BITS: u8 = 24;
-        let (near, far) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
-        let near_namespace = Namespace::enter_new()?;
-        let far_namespace = Namespace::enter_new()?;
-        make_veth("far0", "near0", &near_namespace)?;
-        add_address("far0", far, PREFIX_BITS)?;
-        set_up("far0")?;
-        near_namespace.enter()?;
-        add_address("near0", near, PREFIX_BITS)?;
-        set_up("near0")?;
-        Ok(Sides { near, far, namespaces: Some((near_namespace, far_namespace)) })
-    }
-
-    fn near<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
-        if let Some((near, _)) = &self.namespaces {
-            near.enter()?;
-        }
-        make(any_port(self.near)).map_err(LoadError::io(format!("socket at {}", self.near)))
-    }
-
-    fn far<T>(&self, make: impl FnOnce(SocketAddr) -> io::Result<T>) -> Result<T, LoadError> {
-        if let Some((_, far)) = &self.namespaces {
-            far.enter()?;
-        }
-        make(any_port(self.far)).map_err(LoadError::io(format!("socket at {}", self.far)))
-    }
+/// Makes a socket on the far side.
+fn far<T>(
+    sides: &LocalSides,
+    make: impl FnOnce(SocketAddr) -> io::Result<T>,
+) -> Result<T, LoadError> {
+    sides.enter_far()?;
+    make(any_port(sides.far)).map_err(LoadError::io(format!("socket at {}", sides.far)))
 }
 
 fn any_port(address: Ipv4Addr) -> SocketAddr {
@@ -199,12 +172,12 @@ fn any_port(address: Ipv4Addr) -> SocketAddr {
 fn add_udp(
     crew: &mut Processes<'_>,
     job: &Job,
-    sides: &Sides,
+    sides: &LocalSides,
     size: usize,
 ) -> Result<(), LoadError> {
-    let receiver = sides.far(UdpSocket::bind)?;
+    let receiver = far(sides, UdpSocket::bind)?;
     let to = receiver.local_addr().map_err(LoadError::io("address of a socket"))?;
-    let sender = sides.near(UdpSocket::bind)?;
+    let sender = near(sides, UdpSocket::bind)?;
     sender.connect(to).map_err(LoadError::io(format!("connect to {to}")))?;
     crew.add(&job.placement, |counter| receive(&receiver, size, counter, |_| true))?;
     crew.add(&job.placement, |_| flood(&sender, &vec![0; size]))
@@ -218,11 +191,11 @@ fn refused(error: rtscope_sys::Error) -> LoadError {
 fn add_icmp(
     crew: &mut Processes<'_>,
     job: &Job,
-    sides: &Sides,
+    sides: &LocalSides,
     size: usize,
     worker: usize,
 ) -> Result<(), LoadError> {
-    sides.near(|_| Ok(()))?;
+    near(sides, |_| Ok(()))?;
     let (socket, is_raw) = match icmp_socket().map_err(refused)? {
         IcmpSocket::Raw(socket) => (socket, true),
         IcmpSocket::Ping(socket) => (socket, false),
@@ -240,12 +213,12 @@ fn add_icmp(
 fn add_tcp(
     crew: &mut Processes<'_>,
     job: &Job,
-    sides: &Sides,
+    sides: &LocalSides,
     size: usize,
 ) -> Result<(), LoadError> {
-    let listener = sides.far(TcpListener::bind)?;
+    let listener = far(sides, TcpListener::bind)?;
     let to = listener.local_addr().map_err(LoadError::io("address of a socket"))?;
-    let mut sender = sides.near(|_| TcpStream::connect(to))?;
+    let mut sender = near(sides, |_| TcpStream::connect(to))?;
     let (mut receiver, _) = listener.accept().map_err(LoadError::io("accept"))?;
     crew.add(&job.placement, |counter| {
         let mut bytes = vec![0; size];

@@ -12,12 +12,11 @@ use rtscope_model::{
     slice::RawSample,
 };
 
-use crate::{
-    RunError,
-    load::Launcher,
-    network::NetworkSpec,
-    sampler::{Beat, Offset, SessionSpec, ThreadPlan, Wake, memory_of_thread},
+use rtscope_sampler::{
+    Beat, Offset, SessionSpec, ThreadPlan, Wake, memory_of_thread, network::NetworkSpec,
 };
+
+use crate::{RunError, load::Launcher, ps};
 
 pub(crate) use self::limits::Limits;
 use self::limits::Need;
@@ -134,6 +133,7 @@ fn session_spec(
         cells,
         one_cell: false,
         network: None,
+        holder: ps::holder,
         threads,
     }
 }

@@ -17,6 +17,7 @@ use rtscope_model::{
     schedule::{Placement, Policy},
     time::Nanos,
 };
+use rtscope_sampler::{EndedThread, Offset, Remainder, Session, Starved, look_span_ns, network};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     memory, sched,
@@ -31,9 +32,7 @@ use crate::{
     interrupt::Interrupt,
     load::{self, Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
-    network,
     other_work::OtherWorkWatch,
-    sampler::{EndedThread, Offset, Remainder, Session, Starved, look_span_ns},
     stream::Stream,
     timekeeping::ClockWatch,
     watchdog::Watchdog,

@@ -8,8 +8,8 @@ use super::threads;
 /// Who runs on some CPUs at this instant before all others, in words: real-time threads of other processes,
 /// one for each CPU.
 #[must_use]
-pub fn holder(tree: &Tree, cpus: &CpuSet) -> String {
-    named(&threads(tree), cpus, std::process::id())
+pub fn holder(cpus: &CpuSet) -> String {
+    named(&threads(&Tree::default()), cpus, std::process::id())
 }
 
 /// As [`holder`], of threads in the order in which they run.

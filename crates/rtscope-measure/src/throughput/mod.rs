@@ -25,12 +25,12 @@ use rtscope_model::{
     throughput::{FORMAT, Received, ThroughputRecord, Transfer, TransportProtocol},
     time::Nanos,
 };
-use rtscope_sys::tree::Tree;
+use rtscope_sys::{net::LocalSides, tree::Tree};
 use rustix::net::sockopt;
 
 pub use self::{flood::PORT, receive::serve};
 use self::{sampler::Sampler, wire::PATIENCE};
-use crate::{environment::SystemCounters, interrupt::Interrupt, load::network::Sides};
+use crate::{environment::SystemCounters, interrupt::Interrupt};
 
 /// Where the bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,9 +143,9 @@ pub fn run(options: &ThroughputOptions) -> Result<ThroughputRecord, ThroughputEr
                     other => other,
                 })
             }
-            Over::Loopback => local(options, &Sides::loopback()),
+            Over::Loopback => local(options, &LocalSides::loopback()),
             Over::Veth => {
-                let cabled = Sides::cabled();
+                let cabled = LocalSides::cabled();
                 local(options, &cabled.map_err(|error| ThroughputError::Cable(error.to_string()))?)
             }
         });
@@ -167,17 +167,15 @@ fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputErr
 }
 
 /// Both sides are ours: the receiving one is a thread on the far side.
-fn local(options: &ThroughputOptions, sides: &Sides) -> Result<ThroughputRecord, ThroughputError> {
-    let enter = |far: bool| match &sides.namespaces {
-        Some((near, other)) => (if far { other } else { near })
-            .enter()
-            .map_err(|error| ThroughputError::Cable(error.to_string())),
-        None => Ok(()),
-    };
+fn local(
+    options: &ThroughputOptions,
+    sides: &LocalSides,
+) -> Result<ThroughputRecord, ThroughputError> {
+    let cable = |error: rtscope_sys::Error| ThroughputError::Cable(error.to_string());
     thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let receiving = scope.spawn(move || -> Result<(), ThroughputError> {
-            enter(true)?;
+            sides.enter_far().map_err(cable)?;
             let listener =
                 TcpListener::bind((IpAddr::V4(sides.far), 0)).map_err(ThroughputError::Broken)?;
             let address = listener.local_addr().map_err(ThroughputError::Broken)?;
@@ -193,7 +191,7 @@ fn local(options: &ThroughputOptions, sides: &Sides) -> Result<ThroughputRecord,
             }
         });
         let record = told.recv().map_err(|_| ThroughputError::Thread).and_then(|address| {
-            enter(false)?;
+            sides.enter_near().map_err(cable)?;
             measured(options, Far::Ours(connected("the far side", address)?))
         });
         let received = receiving.join().map_err(|_| ThroughputError::Thread)?;

@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_measure::{interrupt::Interrupt, network};
+use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::plan::{FrameTransport, PeerFaults};
+use rtscope_sampler::network;
 
 use super::{Refused, print, run};
 use crate::{exit, plans};
@@ -161,7 +162,7 @@ fn serve(address: SocketAddr, path: &Path) -> anyhow::Result<ExitCode> {
         (Some(interface), _) => {
             let interrupt = Interrupt::install()?;
             print(&format!("Listening on {interface} for Ethernet frames. Ctrl-C ends it.\n"))?;
-            network::serve_ethernet(interface, faults, &interrupt)?;
+            network::serve_ethernet(interface, faults, || interrupt.is_stopped())?;
         }
         (None, true) => {
             let text =
@@ -174,7 +175,7 @@ fn serve(address: SocketAddr, path: &Path) -> anyhow::Result<ExitCode> {
             })?;
             let interrupt = Interrupt::install()?;
             print(&format!("Listening at {}. Ctrl-C ends it.\n", socket.local_addr()?))?;
-            network::serve_udp(&socket, faults, &interrupt)?;
+            network::serve_udp(&socket, faults, || interrupt.is_stopped())?;
         }
     }
     Ok(ExitCode::from(exit::PASS))

@@ -6,8 +6,9 @@ use std::{
 };
 
 use rtscope_analyse::report::{self, terminal};
-use rtscope_measure::{RunOptions, interrupt::Interrupt, sampler::GuestExpiries, tune};
+use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
 use rtscope_model::plan::Plan;
+use rtscope_sampler::GuestExpiries;
 use rtscope_sys::tree::Tree;
 
 use super::{compare, error_text, explain, print, shape, this_program, until};

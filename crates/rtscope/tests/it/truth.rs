@@ -4,10 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use rtscope_analyse::{judge, report, verdict_document};
-use rtscope_measure::{
-    recorder::Recorder,
-    sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, Slots, exchange, run},
-};
+use rtscope_measure::recorder::Recorder;
 use rtscope_model::{
     event::{Bounds, EndReason, Event, FORMAT, Stamped, Tally},
     histogram::Layout,
@@ -16,6 +13,7 @@ use rtscope_model::{
     schedule::{Placement, Policy},
     slice::Slice,
 };
+use rtscope_sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, Slots, exchange, run};
 use rtscope_sys::clock::Clock;
 
 const INTERVAL_NS: u64 = 1_000_000;

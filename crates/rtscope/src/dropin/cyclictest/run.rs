@@ -13,10 +13,10 @@ use rtscope_analyse::export::cyclictest::{
 use rtscope_measure::{
     dropin::{self, ParkError},
     environment::{memory_node, smi},
-    sampler::SessionSpec,
     tune,
 };
 use rtscope_model::{event::Event, histogram::Histogram, plan::ClockName, schedule::Placement};
+use rtscope_sampler::SessionSpec;
 use rtscope_sys::{clock::SystemClock, memory, sched, tree::Tree};
 
 use super::{

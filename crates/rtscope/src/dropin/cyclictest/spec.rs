@@ -1,11 +1,12 @@
 //! What a command line asks for as a session of the sampler.
 
-use rtscope_measure::sampler::{Beat, Offset, SessionSpec, ThreadPlan, Wake};
+use rtscope_measure::ps;
 use rtscope_model::{
     histogram::{EXACT_MIN, Layout},
     plan::{Overrun, Sleep},
     schedule::{Placement, Policy},
 };
+use rtscope_sampler::{Beat, Offset, SessionSpec, ThreadPlan, Wake};
 use rtscope_sys::tracefs::Marker;
 
 use super::{
@@ -76,6 +77,7 @@ impl Measurement<'_> {
             cells: 1,
             one_cell: true,
             network: None,
+            holder: ps::holder,
         })
     }
 

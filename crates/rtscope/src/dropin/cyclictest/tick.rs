@@ -22,8 +22,8 @@ use rtscope_analyse::export::cyclictest::{
 use rtscope_measure::{
     dropin::{EndedThreads, Measurement},
     environment::smi,
-    sampler::{Remainder, Starved},
 };
+use rtscope_sampler::{Remainder, Starved};
 use rtscope_sys::{system, tree::Tree};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

@@ -3,8 +3,8 @@
 
 mod obsolete;
 
-use rtscope_measure::sampler::Wake;
 use rtscope_model::{cpu::CpuSet, plan::ClockName, schedule::Policy};
+use rtscope_sampler::Wake;
 
 use super::cpus::{self, Machine};
 use crate::dropin::getopt::{Arguments, Opt, ParsedOption, Value, atoi, is_number, stray};

@@ -4,7 +4,7 @@ use rtscope_model::plan::FramePath;
 use rtscope_sys::frame::Stamps;
 
 use super::*;
-use crate::sampler::{Came, Wire};
+use crate::{Came, Wire};
 
 fn path(line: &str) -> FramePath {
     line.parse().expect(line)

@@ -10,40 +10,40 @@ use rtscope_model::{
     slice::{Slice, expanded},
 };
 
-use super::{
+use crate::{
     reign::{Shared, is_cell},
     slot::{SlotOwner, Taken},
 };
 
 /// How far a thread's slices reach. Instants are relative to the start of the run.
 #[derive(Debug)]
-pub(super) struct Cover {
+pub(crate) struct Cover {
     layout: Layout,
     /// From the common start of a session to the thread's first expiry.
-    pub(super) offset_ns: u64,
+    pub(crate) offset_ns: u64,
     /// The first expiry that no slice has told of.
     next_ns: u64,
     /// When the worst activation of the last slice was answered, and its latency.
     answered_ns: u64,
     latency_ns: u64,
     /// Missed activations that were not expanded into the corrected histogram.
-    pub(super) unexpanded: u64,
+    pub(crate) unexpanded: u64,
 }
 
 impl Cover {
     /// Of a thread that has told of nothing, nor will before it starts.
-    pub(super) fn new(layout: Layout, offset_ns: u64) -> Cover {
+    pub(crate) fn new(layout: Layout, offset_ns: u64) -> Cover {
         let next_ns = u64::MAX;
         Cover { layout, offset_ns, next_ns, answered_ns: 0, latency_ns: 0, unexpanded: 0 }
     }
 
     /// The session starts at an instant.
-    pub(super) fn start(&mut self, start_ns: u64) {
+    pub(crate) fn start(&mut self, start_ns: u64) {
         self.next_ns = start_ns.saturating_add(self.offset_ns);
     }
 
     /// Hands on a slice, and before it what of the cells lies between it and the one before.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         of: &SlotOwner,
         shared: &Shared,
@@ -68,7 +68,7 @@ impl Cover {
 
     /// Hands on what lies between the last slice and the end of the session; `until_ns` is when the thread
     /// left its loop, or now if it didn't.
-    pub(super) fn close(
+    pub(crate) fn close(
         &mut self,
         of: &SlotOwner,
         shared: &Shared,

@@ -26,7 +26,7 @@ pub enum Offset {
 impl Offset {
     /// When the activation of an instant is due; `first_ns` is the grid's first instant.
     #[inline]
-    pub(super) fn due_ns(self, instant_ns: u64, first_ns: u64, interval_ns: u64) -> u64 {
+    pub(crate) fn due_ns(self, instant_ns: u64, first_ns: u64, interval_ns: u64) -> u64 {
         match self {
             Offset::None => instant_ns,
             Offset::Spread { percent, seed } => {
@@ -51,7 +51,8 @@ pub struct GuestExpiries {
 
 impl GuestExpiries {
     /// The offset in place of the plan's.
-    pub(crate) fn applied_to(self, planned: Offset) -> Offset {
+    #[must_use]
+    pub fn applied_to(self, planned: Offset) -> Offset {
         match (self.aim_ns, planned) {
             (Some(at_ns), _) => Offset::Aimed { at_ns },
             (None, Offset::Spread { percent, seed }) => {

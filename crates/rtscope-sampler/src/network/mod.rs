@@ -30,6 +30,7 @@ use rtscope_model::{
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     frame::{ETHER_TYPE, ETHERNET_HEADER, FrameSocket, Interface, MacAddress},
+    net::LocalSides,
     xdp::{FRAME_BYTES_MAX, XdpSocket},
 };
 
@@ -43,7 +44,6 @@ use self::{
     wire::NearEnd,
 };
 pub(crate) use self::{peer::LocalPeer, wire::SocketWire};
-use crate::load::network::Sides;
 
 /// The port of `rtscope network --serve` when none is named.
 pub const PORT: u16 = 15_202;
@@ -174,7 +174,7 @@ pub(crate) struct Links {
 /// # Errors
 ///
 /// The first that can't.
-pub(crate) fn check(plan: &Plan) -> Result<(), NetworkError> {
+pub fn check(plan: &Plan) -> Result<(), NetworkError> {
     let mut seen: Vec<&FramePath> = Vec::new();
     for path in plan.phases.iter().filter_map(|phase| phase.sampler.network.path()) {
         if !seen.contains(&path) {
@@ -230,9 +230,12 @@ fn ends(path: &FramePath, threads: u32) -> Result<Ends, NetworkError> {
     }
     let is_udp = path.transport == FrameTransport::Udp;
     match &path.route {
-        FrameRoute::Loopback => (0..threads).map(|_| udp_pair(path, &Sides::loopback())).collect(),
+        FrameRoute::Loopback => {
+            (0..threads).map(|_| udp_pair(path, &LocalSides::loopback())).collect()
+        }
         FrameRoute::Veth => {
-            let sides = Sides::cabled().map_err(|error| NetworkError::Cable(error.to_string()))?;
+            let sides =
+                LocalSides::cabled().map_err(|error| NetworkError::Cable(error.to_string()))?;
             let pair =
                 |_| if is_udp { udp_pair(path, &sides) } else { ethernet_pair(path, &sides) };
             (0..threads).map(pair).collect()
@@ -327,31 +330,23 @@ fn io_error(what: &str) -> impl FnOnce(io::Error) -> NetworkError {
 /// Two sockets that are connected to each other.
 fn udp_pair(
     path: &FramePath,
-    sides: &Sides,
+    sides: &LocalSides,
 ) -> Result<(SocketWire, Option<PeerSocket>), NetworkError> {
     let cable = |error: rtscope_sys::Error| NetworkError::Cable(error.to_string());
     let bind = |at: Ipv4Addr| UdpSocket::bind((at, 0)).map_err(io_error("open a UDP socket"));
     let local =
         |socket: &UdpSocket| socket.local_addr().map_err(io_error("read a socket's address"));
-    if let Some((_, far)) = &sides.namespaces {
-        far.enter().map_err(cable)?;
-    }
+    sides.enter_far().map_err(cable)?;
     let far = bind(sides.far)?;
-    if let Some((near, _)) = &sides.namespaces {
-        near.enter().map_err(cable)?;
-    }
+    sides.enter_near().map_err(cable)?;
     let near = bind(sides.near)?;
     near.connect(local(&far)?).map_err(io_error("connect a UDP socket"))?;
-    let (near_address, far_namespace) =
-        (local(&near)?, sides.namespaces.as_ref().map(|both| &both.1));
-    if let Some(far) = far_namespace {
-        far.enter().map_err(cable)?;
-    }
+    let near_address = local(&near)?;
+    sides.enter_far().map_err(cable)?;
     far.connect(near_address).map_err(io_error("connect a UDP socket"))?;
     let near = FrameSocket::from(near);
     if let Some(mtu) = near.path_mtu() {
-        let name =
-            if sides.namespaces.is_some() { "the virtual cable" } else { "the loopback device" };
+        let name = if sides.are_cabled() { "the virtual cable" } else { "the loopback device" };
         fits(path.size, UDP_HEADERS_V4, mtu, name)?;
     }
     let wire = SocketWire::new(NearEnd::Socket(near), None, &[], path.size, new_token());
@@ -395,21 +390,16 @@ fn header(to: MacAddress, from: MacAddress) -> [u8; ETHERNET_HEADER] {
 
 fn ethernet_pair(
     path: &FramePath,
-    sides: &Sides,
+    sides: &LocalSides,
 ) -> Result<(SocketWire, Option<PeerSocket>), NetworkError> {
     let cable = |error: rtscope_sys::Error| NetworkError::Cable(error.to_string());
-    let (near, far) = sides.namespaces.as_ref().expect("a cable has two namespaces");
-    far.enter().map_err(cable)?;
-    let interface = usable(FAR_NAME)?;
+    sides.enter_far().map_err(cable)?;
+    let interface = usable(LocalSides::FAR_DEVICE)?;
     let peer = PeerSocket::Ethernet(ethernet(&interface)?, interface.mac);
-    near.enter().map_err(cable)?;
-    let wire = ethernet_to(path, &usable(NEAR_NAME)?, interface.mac)?;
+    sides.enter_near().map_err(cable)?;
+    let wire = ethernet_to(path, &usable(LocalSides::NEAR_DEVICE)?, interface.mac)?;
     Ok((wire, Some(peer)))
 }
-
-/// The names of a virtual cable's ends, as the `network` load makes it.
-const NEAR_NAME: &str = "near0";
-const FAR_NAME: &str = "far0";
 
 fn ethernet_to(
     path: &FramePath,
@@ -482,7 +472,7 @@ fn greet(wire: &mut SocketWire, path: &FramePath) -> Result<(), NetworkError> {
 }
 
 /// Where frames of a path go, in words.
-pub(crate) fn where_to(path: &FramePath) -> String {
+pub fn where_to(path: &FramePath) -> String {
     match &path.route {
         FrameRoute::Loopback => "the loopback device".to_owned(),
         FrameRoute::Veth => "the other end of the virtual cable".to_owned(),

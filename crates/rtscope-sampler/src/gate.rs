@@ -4,13 +4,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// A gate that parked threads wait at.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     word: Mutex<Word>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Word {
+pub(crate) enum Word {
     #[default]
     Wait,
     /// The common start on the session's clock.
@@ -20,7 +20,7 @@ pub(super) enum Word {
 
 impl Gate {
     /// The first word counts: a thread that was released and has not run yet must not miss it.
-    pub(super) fn say(&self, word: Word) {
+    pub(crate) fn say(&self, word: Word) {
         let mut said = self.word.lock().unwrap_or_else(PoisonError::into_inner);
         if *said == Word::Wait {
             *said = word;
@@ -28,7 +28,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    pub(super) fn wait(&self) -> Word {
+    pub(crate) fn wait(&self) -> Word {
         let guard = self.word.lock().unwrap_or_else(PoisonError::into_inner);
         *self
             .changed

@@ -24,20 +24,15 @@ use rtscope_sys::{
     clock::{Clock, NanosleepClock, SystemClock},
     memory, sched, thread,
     tracefs::Marker,
-    tree::Tree,
 };
 
 use crate::{
-    network::{Links, LocalPeer, NetworkError, NetworkSpec, SocketWire},
-    ps::holder,
-};
-
-use super::{
     cover::Cover,
     enter::{Placed, enter},
     frames::FrameLoop,
     gate::{Gate, Word},
     ledger::Ledger,
+    network::{Links, LocalPeer, NetworkError, NetworkSpec, SocketWire},
     reign::{Shared, is_cell},
     slot::{Exchange, Slot, SlotOwner, Slots, exchange_with, spare_slots},
     wakeup::{Beat, LiveFigures, LoopTally, run},
@@ -48,7 +43,7 @@ const STACK_BYTES: usize = 2 * memory::STACK_PREFAULT_BYTES + 64 * 1024;
 
 /// The memory of each of so many sampling threads: slots and stack.
 #[must_use]
-pub(crate) fn memory_of_thread(layout: Layout, threads: usize, has_frames: bool) -> u64 {
+pub fn memory_of_thread(layout: Layout, threads: usize, has_frames: bool) -> u64 {
     Slot::bytes(layout, has_frames) * (spare_slots(threads) as u64 + 1) + STACK_BYTES as u64
 }
 
@@ -124,6 +119,8 @@ pub struct SessionSpec {
     pub one_cell: bool,
     /// The frame that each thread sends at an activation, if it does.
     pub network: Option<NetworkSpec>,
+    /// Says who runs on some CPUs before all others, in words, when a thread doesn't get to run there.
+    pub holder: fn(&CpuSet) -> String,
 }
 
 /// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
@@ -188,6 +185,8 @@ pub struct Session {
     pub placed: Vec<(i32, Placement)>,
     /// Peers of this process: they end after the threads.
     peers: Vec<LocalPeer>,
+    /// As of the spec.
+    holder: fn(&CpuSet) -> String,
 }
 
 #[derive(Debug)]
@@ -229,6 +228,7 @@ impl Session {
             threads: Vec::new(),
             placed: Vec::new(),
             peers: Vec::new(),
+            holder: spec.holder,
         };
         let mut wires = session.open(spec)?.into_iter();
         thread::allow_wake();
@@ -307,7 +307,7 @@ impl Session {
             let found = sched::placement(sched::SELF).ok();
             Some((whole_tally(&tally, used, wall_ns), found, tally, exchange))
         };
-        let name = format!("{}{}", super::THREAD_NAME, plan.thread);
+        let name = format!("{}{}", crate::THREAD_NAME, plan.thread);
         let handle = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body)?;
         Ok(Running {
             plan: plan.clone(),
@@ -334,7 +334,7 @@ impl Session {
                 Err(_) => {
                     let silent = placed.iter().position(Option::is_none).unwrap_or(0);
                     let ThreadPlan { thread, asked, .. } = self.threads[silent].plan.clone();
-                    let holder = holder(&Tree::default(), &asked.cpus);
+                    let holder = (self.holder)(&asked.cpus);
                     return Err(SampleError::Starved { thread, cpus: asked.cpus, holder });
                 }
             }
@@ -416,7 +416,7 @@ impl Session {
             let silence = SILENCE_LIMIT.saturating_add(Duration::from_nanos(asleep_ns));
             u128::from(running.unanswered) > silence.as_nanos() / look.as_nanos().max(1)
         };
-        self.threads.iter().find(is_starved).map(Running::starved)
+        self.threads.iter().find(is_starved).map(|running| running.starved(self.holder))
     }
 
     /// A thread whose frames have not come back for so long, and for how many cycles.
@@ -481,7 +481,7 @@ impl Session {
             let sampled = running.sampled(origin_ns, cells);
             let Some(handle) = running.handle.take().filter(JoinHandle::is_finished) else {
                 running.cover.close(&sampled, shared, since_start(now_ns), &mut sink);
-                starved.push(running.starved());
+                starved.push(running.starved(self.holder));
                 continue;
             };
             let Ok(Some((mut tally, found, counted, exchange))) = handle.join() else { continue };
@@ -548,10 +548,9 @@ impl Running {
         slots.drain(&sampled, |taken| cover.add(&sampled, shared, taken, &mut *sink));
     }
 
-    fn starved(&self) -> Starved {
+    fn starved(&self, holder: fn(&CpuSet) -> String) -> Starved {
         let cpus = self.plan.asked.cpus.clone();
-        let holder = holder(&Tree::default(), &cpus);
-        Starved { thread: self.plan.thread, cpus, holder }
+        Starved { thread: self.plan.thread, holder: holder(&cpus), cpus }
     }
 }
 

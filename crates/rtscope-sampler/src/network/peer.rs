@@ -26,7 +26,6 @@ use super::{
     message::{Kind, Message, VERSION},
     wire::NearEnd,
 };
-use crate::interrupt::Interrupt;
 
 /// Room for the largest frame.
 pub(super) const ROOM: usize = FRAME_SIZE_MAX as usize + ETHERNET_HEADER + 32;
@@ -179,16 +178,20 @@ impl Drop for LocalPeer {
     }
 }
 
-/// Answers datagrams at an address until it is interrupted.
+/// Answers datagrams at an address until it is told to end.
 ///
 /// # Errors
 ///
 /// When the socket fails.
-pub fn serve_udp(socket: &UdpSocket, faults: PeerFaults, interrupt: &Interrupt) -> io::Result<()> {
+pub fn serve_udp(
+    socket: &UdpSocket,
+    faults: PeerFaults,
+    ends: impl Fn() -> bool,
+) -> io::Result<()> {
     socket.set_read_timeout(Some(Duration::from_nanos(LOOK_NS)))?;
     let mut responder: Responder<SocketAddr> = Responder::new(faults);
     let mut buffer = vec![0; ROOM];
-    while !interrupt.is_stopped() {
+    while !ends() {
         match socket.recv_from(&mut buffer) {
             Ok((len, from)) => responder.respond(&mut buffer[..len], 0, from, |answer, to| {
                 let _ = socket.send_to(answer, to);
@@ -206,7 +209,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)
 }
 
-/// Answers Ethernet frames on an interface until it is interrupted.
+/// Answers Ethernet frames on an interface until it is told to end.
 ///
 /// # Errors
 ///
@@ -214,11 +217,11 @@ fn is_passing(error: &io::Error) -> bool {
 pub fn serve_ethernet(
     interface: &str,
     faults: PeerFaults,
-    interrupt: &Interrupt,
+    ends: impl Fn() -> bool,
 ) -> Result<(), NetworkError> {
     let interface = super::usable(interface)?;
     let socket = super::ethernet(&interface)?;
-    PeerSocket::Ethernet(socket, interface.mac).serve(faults, || interrupt.is_stopped());
+    PeerSocket::Ethernet(socket, interface.mac).serve(faults, ends);
     Ok(())
 }
 

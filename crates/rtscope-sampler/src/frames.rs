@@ -7,7 +7,7 @@
 //! A frame that isn't back at the timeout counts as missed, and the next cycle sends the next one. Later it turns out
 //! to be late or lost. What a cycle that was never sent would have waited is expanded as for any other sampler.
 //!
-//! As in [`super::wakeup`], after its start the loop doesn't allocate, lock, print, or return early with an error. It
+//! As in [`crate::wakeup`], after its start the loop doesn't allocate, lock, print, or return early with an error. It
 //! is generic over the clock and the wire.
 
 use std::sync::atomic::Ordering::*;
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::*;
 use rtscope_model::{frames::FramePart, slice::RawSample};
 use rtscope_sys::{clock::Clock, frame::Stamps};
 
-use super::{
+use crate::{
     ledger::Ledger,
     reign::{STOP, Shared, is_cell},
     slot::{Exchange, Late},

@@ -15,7 +15,7 @@ use rtscope_model::{
 };
 use rtscope_sys::clock::Clock;
 
-use super::{
+use crate::{
     offset::Offset,
     reign::{STOP, Shared, is_cell},
     slot::{Exchange, Figures, Late},
@@ -90,12 +90,12 @@ impl LoopTally {
     }
 
     #[inline]
-    pub(super) fn keep_raw(&mut self, ring: &mut rtrb::Producer<RawSample>, sample: RawSample) {
+    pub(crate) fn keep_raw(&mut self, ring: &mut rtrb::Producer<RawSample>, sample: RawSample) {
         self.raw_lost += u64::from(ring.push(sample).is_err());
     }
 
     /// The loop has ended: adds what found no slot.
-    pub(super) fn close(&mut self, exchange: &Exchange, ended_ns: u64) {
+    pub(crate) fn close(&mut self, exchange: &Exchange, ended_ns: u64) {
         self.ended_ns = ended_ns;
         self.wakeups += exchange.lost;
         self.without_slot = exchange.lost;
@@ -176,7 +176,7 @@ pub fn run<C: Clock>(
 impl Beat {
     /// When the activation of an instant of the grid is due: before the next instant.
     #[inline]
-    pub(super) fn due_ns(&self, instant_ns: u64) -> u64 {
+    pub(crate) fn due_ns(&self, instant_ns: u64) -> u64 {
         self.offset.due_ns(instant_ns, self.first_ns, self.interval_ns)
     }
 }
@@ -184,7 +184,7 @@ impl Beat {
 /// Sleeps until the next activation, of this instant of the grid and this expiry; the answer is those that it really
 /// had. A signal ends the sleep when it comes with a [`STOP`], and else nothing.
 #[inline]
-pub(super) fn sleep<C: Clock>(
+pub(crate) fn sleep<C: Clock>(
     clock: &C,
     beat: &Beat,
     shared: &Shared,
@@ -234,7 +234,7 @@ impl LiveFigures {
     /// Publishes the figures: this thread is their only writer.
     #[cold]
     #[inline(never)]
-    pub(super) fn show(&self, figures: Figures, latency_ns: u64, cpu: u32) {
+    pub(crate) fn show(&self, figures: Figures, latency_ns: u64, cpu: u32) {
         self.asked.store(false, Relaxed);
         self.cpu.store(cpu, Relaxed);
         self.now_ns.store(latency_ns, Relaxed);

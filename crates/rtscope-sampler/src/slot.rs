@@ -12,7 +12,7 @@ use rtscope_model::{
 };
 use rtscope_sys::mark::mark;
 
-use super::{
+use crate::{
     reign::{STOP, Shared, is_cell},
     wakeup::Beat,
 };
@@ -27,11 +27,11 @@ pub struct Slot {
     lost_before: u64,
     start_ns: u64,
     /// The programmed expiry that follows the last one.
-    pub(super) end_ns: u64,
+    pub(crate) end_ns: u64,
     /// Wake-ups before their expiry.
-    pub(super) early: u64,
+    pub(crate) early: u64,
     /// Wake-ups on another CPU than the one before.
-    pub(super) migrations: u64,
+    pub(crate) migrations: u64,
     missed: u64,
     measured: Counts,
     omitted: Counts,
@@ -47,14 +47,14 @@ pub struct Slot {
 
 /// What became of the frames of a slice.
 #[derive(Debug)]
-pub(super) struct FrameCounts {
-    pub(super) sent: u64,
-    pub(super) refused: u64,
-    pub(super) late: u64,
-    pub(super) lost: u64,
-    pub(super) out_of_order: u64,
-    pub(super) duplicates: u64,
-    pub(super) strays: u64,
+pub(crate) struct FrameCounts {
+    pub(crate) sent: u64,
+    pub(crate) refused: u64,
+    pub(crate) late: u64,
+    pub(crate) lost: u64,
+    pub(crate) out_of_order: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) strays: u64,
     parts: [Counts; FramePart::ALL.len()],
 }
 
@@ -73,7 +73,7 @@ impl FrameCounts {
     }
 
     #[inline]
-    pub(super) fn add(&mut self, part: FramePart, ns: u64) {
+    pub(crate) fn add(&mut self, part: FramePart, ns: u64) {
         self.parts[part.index()].add(PART_LAYOUT.index(ns), ns);
     }
 
@@ -157,12 +157,12 @@ impl Counts {
 
 /// What a cell has recorded.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Figures {
-    pub(super) recorded: u64,
-    pub(super) missed: u64,
-    pub(super) min_ns: u64,
-    pub(super) max_ns: u64,
-    pub(super) sum_ns: u64,
+pub(crate) struct Figures {
+    pub(crate) recorded: u64,
+    pub(crate) missed: u64,
+    pub(crate) min_ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) sum_ns: u64,
 }
 
 impl Figures {
@@ -184,7 +184,7 @@ impl Figures {
 
 impl Slot {
     /// The memory of a slot's counters.
-    pub(super) fn bytes(layout: Layout, has_frames: bool) -> u64 {
+    pub(crate) fn bytes(layout: Layout, has_frames: bool) -> u64 {
         let parts = if has_frames { FramePart::ALL.len() as u64 } else { 0 };
         let counters = u64::from(layout.buckets()) * 2 + u64::from(PART_LAYOUT.buckets()) * parts;
         counters * size_of::<u32>() as u64
@@ -212,13 +212,13 @@ impl Slot {
 
     /// Whose activations these are.
     #[inline]
-    pub(super) fn reign(&self) -> u32 {
+    pub(crate) fn reign(&self) -> u32 {
         self.reign
     }
 
     /// Counts what became of a frame.
     #[inline]
-    pub(super) fn count_frames(&mut self, count: impl FnOnce(&mut FrameCounts)) {
+    pub(crate) fn count_frames(&mut self, count: impl FnOnce(&mut FrameCounts)) {
         if let Some(frames) = self.frames.as_deref_mut() {
             count(frames);
         }
@@ -226,17 +226,17 @@ impl Slot {
 
     /// An activation was missed; how long it waits isn't known yet.
     #[inline]
-    pub(super) fn miss(&mut self) {
+    pub(crate) fn miss(&mut self) {
         self.missed += 1;
     }
 
     /// How long an activation that was missed has waited, or has waited at least.
-    pub(super) fn resolve(&mut self, waited_ns: u64) {
+    pub(crate) fn resolve(&mut self, waited_ns: u64) {
         self.omitted.add(self.layout.index(waited_ns), waited_ns);
     }
 
     #[inline]
-    pub(super) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32, marks_all: bool) {
+    pub(crate) fn record(&mut self, latency_ns: u64, expiry_ns: u64, cpu: u32, marks_all: bool) {
         if latency_ns > self.least_worst_ns || marks_all {
             self.note_worst(latency_ns, expiry_ns);
         }
@@ -262,7 +262,7 @@ impl Slot {
     /// until the late one was answered. Those of an instant from `until_ns` on belong to another slot. Returns how
     /// many were not expanded.
     #[inline(never)]
-    pub(super) fn omit(&mut self, late: Late, beat: &Beat, until_ns: u64) -> u64 {
+    pub(crate) fn omit(&mut self, late: Late, beat: &Beat, until_ns: u64) -> u64 {
         let left_ns = until_ns.saturating_sub(late.instant_ns).saturating_sub(1);
         let missed = late.missed.min(left_ns / beat.interval_ns);
         self.end_ns = late.instant_ns + (missed + 1) * beat.interval_ns;
@@ -316,11 +316,11 @@ impl Slot {
 
 /// An activation that was answered after the next one was due, and how many it swallowed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Late {
+pub(crate) struct Late {
     /// Its instant of the grid.
-    pub(super) instant_ns: u64,
-    pub(super) answered_ns: u64,
-    pub(super) missed: u64,
+    pub(crate) instant_ns: u64,
+    pub(crate) answered_ns: u64,
+    pub(crate) missed: u64,
 }
 
 /// Whose slots are made into slices, and how.
@@ -339,7 +339,7 @@ pub struct SlotOwner<'a> {
 
 impl SlotOwner<'_> {
     /// The cell of a reign, or none.
-    pub(super) fn scope(&self, reign: u32) -> Scope {
+    pub(crate) fn scope(&self, reign: u32) -> Scope {
         let cell = self.cells.get(reign as usize / 2).filter(|_| is_cell(reign));
         cell.map_or(Scope::Discarded, |&cell| Scope::Cell(cell))
     }
@@ -362,8 +362,8 @@ pub struct Exchange {
     /// activation found no slot after its last one.
     takes: u32,
     /// Activations that found no slot, and how many of them were due in a cell.
-    pub(super) lost: u64,
-    pub(super) lost_in_cells: u64,
+    pub(crate) lost: u64,
+    pub(crate) lost_in_cells: u64,
     /// `lost` when the slot in use was begun.
     lost_at_start: u64,
     empty: rtrb::Consumer<Box<Slot>>,
@@ -401,7 +401,7 @@ pub(crate) fn spare_slots(threads: usize) -> usize {
 /// How often the control thread has to empty the slots of so many threads, so that slices keep their length
 /// even when it comes late by as long again.
 #[must_use]
-pub(crate) fn look_span_ns(slice_ns: u64, threads: usize) -> u64 {
+pub fn look_span_ns(slice_ns: u64, threads: usize) -> u64 {
     slice_ns.saturating_mul(spare_slots(threads) as u64) / 2
 }
 
@@ -445,7 +445,7 @@ impl Exchange {
     /// activation belongs to another reign. The reign that it belongs to; none when no slot is free, or
     /// when it is due after the end of all.
     #[inline]
-    pub(super) fn owner(&mut self, reign: u32, expiry_ns: u64, shared: &Shared) -> Option<u32> {
+    pub(crate) fn owner(&mut self, reign: u32, expiry_ns: u64, shared: &Shared) -> Option<u32> {
         if reign != self.takes || expiry_ns >= self.slice_end_ns {
             return self.turn_over(expiry_ns, shared);
         }
@@ -453,12 +453,12 @@ impl Exchange {
     }
 
     #[inline]
-    pub(super) fn slot(&mut self) -> &mut Slot {
+    pub(crate) fn slot(&mut self) -> &mut Slot {
         &mut self.slot
     }
 
     /// Figures of the running cell; between two cells those of the one that ended.
-    pub(super) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> Figures {
         match self.in_use && is_cell(self.slot.reign) {
             true => self.so_far.and(&self.slot),
             false => self.last,
@@ -467,7 +467,7 @@ impl Exchange {
 
     /// Activations of the running cell so far.
     #[inline]
-    pub(super) fn counted(&self) -> u64 {
+    pub(crate) fn counted(&self) -> u64 {
         self.so_far.recorded + self.slot.measured.count
     }
 
@@ -523,7 +523,7 @@ impl Exchange {
     }
 
     /// Hands over the slot in use: the loop has ended.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if self.in_use
             && let Ok(empty) = self.empty.pop()
         {
@@ -534,7 +534,7 @@ impl Exchange {
     }
 
     /// What is left in the slot that could not be handed over at the end.
-    pub(super) fn rest(mut self, of: &SlotOwner) -> Option<Taken> {
+    pub(crate) fn rest(mut self, of: &SlotOwner) -> Option<Taken> {
         if self.in_use { self.slot.take(of) } else { None }
     }
 }

@@ -5,11 +5,11 @@
 
 use std::{cell::Cell, hint::black_box};
 
-use rtscope_measure::sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
 };
+use rtscope_sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, exchange, run};
 use rtscope_sys::clock::Clock;
 
 /// How late the simulated thread wakes, in turn.

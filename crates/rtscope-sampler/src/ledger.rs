@@ -3,7 +3,7 @@
 //! The last [`FRAMES`] frames are remembered. One that comes back when it is forgotten, or when its cell has ended, is
 //! a stray.
 
-use super::slot::Slot;
+use crate::slot::Slot;
 
 /// Frames that are remembered: at a cycle of 250 us, those of a second.
 const FRAMES: usize = 4_096;
@@ -57,7 +57,7 @@ impl Ledger {
     /// The frame with the next number is about to be sent, at an instant. The one that it takes the place of is lost if
     /// it is still on its way.
     #[inline]
-    pub(super) fn send(&mut self, number: u64, instant_ns: u64, now_ns: u64, slot: &mut Slot) {
+    pub(crate) fn send(&mut self, number: u64, instant_ns: u64, now_ns: u64, slot: &mut Slot) {
         if self.entry(number).state == FrameState::Open {
             self.entry(number).lose(now_ns, slot);
         }
@@ -67,7 +67,7 @@ impl Ledger {
 
     /// The cycle of the frame is over, and is counted in this slot; none when it is counted in no slot.
     #[inline]
-    pub(super) fn belongs(&mut self, number: u64, slot: Option<&mut Slot>) {
+    pub(crate) fn belongs(&mut self, number: u64, slot: Option<&mut Slot>) {
         let entry = self.entry(number);
         let Some(slot) = slot else {
             entry.state = FrameState::Closed;
@@ -82,7 +82,7 @@ impl Ledger {
     /// A frame came back. True if it is the last that was sent, for the first time and before its cycle was over;
     /// everything else is counted in the slot in use.
     #[inline]
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         number: u64,
         is_in_time: bool,
@@ -118,7 +118,7 @@ impl Ledger {
     /// Nobody waits for the frames of the slot's cell any more.
     #[cold]
     #[inline(never)]
-    pub(super) fn close(&mut self, slot: &mut Slot, now_ns: u64) {
+    pub(crate) fn close(&mut self, slot: &mut Slot, now_ns: u64) {
         for entry in self.frames.iter_mut().filter(|entry| entry.state == FrameState::Open) {
             entry.lose(now_ns, slot);
         }

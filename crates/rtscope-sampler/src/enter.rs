@@ -6,13 +6,13 @@ use rtscope_sys::{
     memory, sched, thread,
 };
 
-use super::session::Wake;
+use crate::session::Wake;
 
 /// The calling thread and the place that it read back, or the one that was asked and why it has another.
-pub(super) type Placed = Result<(i32, Placement), (Placement, rtscope_sys::Error)>;
+pub(crate) type Placed = Result<(i32, Placement), (Placement, rtscope_sys::Error)>;
 
 /// Prepares the calling thread: its place, and its timer where it wakes by one.
-pub(super) fn enter(
+pub(crate) fn enter(
     asked: Placement,
     slack_ns: Option<u64>,
     (wake, clock): (Wake, SystemClock),

@@ -34,7 +34,7 @@ pub struct Shared {
 
 /// Whether activations of a reign belong to a cell.
 #[must_use]
-pub(super) const fn is_cell(reign: u32) -> bool {
+pub(crate) const fn is_cell(reign: u32) -> bool {
     reign % 2 == 1
 }
 
@@ -48,7 +48,7 @@ impl Shared {
     /// As [`Shared::new`]. With `one_cell` the loop ends with its cell; `marker` is where the kernel's trace
     /// is marked and stopped at a break.
     #[must_use]
-    pub(super) fn with_cells(cells: u32, one_cell: bool, marker: Option<Marker>) -> Shared {
+    pub(crate) fn with_cells(cells: u32, one_cell: bool, marker: Option<Marker>) -> Shared {
         let since_ns = |i| AtomicU64::new(if i == 0 { 0 } else { u64::MAX });
         Shared {
             reign: AtomicU32::new(0),
@@ -108,18 +108,18 @@ impl Shared {
 
     /// Activations that fill the running cell.
     #[inline]
-    pub(super) fn limit(&self) -> u64 {
+    pub(crate) fn limit(&self) -> u64 {
         self.limit.load(Relaxed)
     }
 
     /// When a reign began and ended, on the session's clock; an end that lies ahead is `u64::MAX`.
-    pub(super) fn span_ns(&self, reign: u32) -> (u64, u64) {
+    pub(crate) fn span_ns(&self, reign: u32) -> (u64, u64) {
         let at = |i: usize| self.since_ns.get(i).map_or(u64::MAX, |at| at.load(Relaxed));
         (at(reign as usize), at(reign as usize + 1))
     }
 
     /// The reign, no earlier than `from`, that an expiry lies in; none when the loop had ended by then.
-    pub(super) fn reign_at(&self, from: u32, expiry_ns: u64) -> Option<u32> {
+    pub(crate) fn reign_at(&self, from: u32, expiry_ns: u64) -> Option<u32> {
         let ends = self.since_ns.iter().skip(from as usize + 1);
         let past = ends.take_while(|end_ns| end_ns.load(Relaxed) <= expiry_ns).count();
         let reign = from + past as u32;
@@ -131,7 +131,7 @@ impl Shared {
     /// there was a cell.
     #[cold]
     #[inline(never)]
-    pub(super) fn break_off(&self, cell: u32, at_ns: u64, latency_ns: u64, limit_ns: u64) -> bool {
+    pub(crate) fn break_off(&self, cell: u32, at_ns: u64, latency_ns: u64, limit_ns: u64) -> bool {
         if !is_cell(cell) {
             return false;
         }

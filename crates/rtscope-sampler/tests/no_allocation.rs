@@ -1,10 +1,10 @@
 //! The loop doesn't allocate: proven by an allocator that counts, on the real clock and rings.
 
-use rtscope_measure::sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, exchange, run};
 use rtscope_model::{
     histogram::Layout,
     plan::{Overrun, Sleep},
 };
+use rtscope_sampler::{Beat, LiveFigures, Offset, Shared, SlotOwner, exchange, run};
 use rtscope_sys::{
     allocation::CountingAllocator,
     clock::{Clock, SystemClock},
