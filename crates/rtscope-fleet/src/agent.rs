@@ -74,12 +74,17 @@ pub struct RunEnd {
     pub said: String,
 }
 
-/// Starts the keeper, which goes on when this process ends.
+/// Starts the keeper, which goes on when this process ends. The job is still only copied when the keeper didn't begin within
+/// half a minute.
 ///
 /// # Errors
 ///
-/// The keeper doesn't begin.
+/// The program can't be read or run, or its keeper ended at once.
 pub fn begin(hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
+    begin_within(ANSWER_LIMIT, hold, sha256)
+}
+
+fn begin_within(limit: Duration, hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
     let program = hold.path(PROGRAM);
     let found = parcel::sha256_of(&program).map_err(FleetError::file("read", &program))?;
     if found != sha256 {
@@ -98,7 +103,7 @@ pub fn begin(hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
         false => Some(start_keeper(hold)?),
     };
     let since = Instant::now();
-    while since.elapsed() < ANSWER_LIMIT {
+    while since.elapsed() < limit {
         match state(hold) {
             JobState::Copied => thread::sleep(POLL),
             state => return Ok(state),
@@ -109,7 +114,7 @@ pub fn begin(hold: &Hold, sha256: &str) -> Result<JobState, FleetError> {
             return Err(FleetError::Place(format!("the keeper ended at once ({status}): {said}")));
         }
     }
-    Err(FleetError::Place("the keeper doesn't begin".to_owned()))
+    Ok(JobState::Copied)
 }
 
 fn start_keeper(hold: &Hold) -> Result<Child, FleetError> {
@@ -308,4 +313,24 @@ pub fn release(hold: &Hold) -> Result<(), FleetError> {
 
 fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node of Slurm whose batch job is gone: nobody looks for the file that asks it to begin.
+    #[test]
+    fn a_run_that_nobody_begins_may_begin_in_another_try() {
+        let base = tempfile::tempdir().expect("a folder");
+        let hold = Hold::new(base.path(), "ann-desk-1").expect("a job");
+        fs::create_dir(hold.folder()).expect("a folder");
+        fs::write(hold.path(PROGRAM), "a program").expect("written");
+        fs::write(hold.path(HELD), "").expect("written");
+        let sha256 = parcel::sha256_of(&hold.path(PROGRAM)).expect("read");
+        let state = begin_within(POLL, &hold, &sha256).expect("no failure");
+        assert_eq!(state, JobState::Copied);
+        assert!(hold.path(BEGIN).exists(), "it was asked to");
+        assert!(FleetError::NotBegun.may_pass());
+    }
 }

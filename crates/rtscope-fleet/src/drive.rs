@@ -274,9 +274,7 @@ impl<'a> Drive<'a> {
             // A try whose answer was lost may have begun: then the next one is told so.
             let begin = || self.ask::<JobState>(&facts.base, "begin", &["--sha256", &sha256]);
             match self.again(begin)? {
-                JobState::Copied => {
-                    return Err(FleetError::Place("the keeper doesn't begin".to_owned()));
-                }
+                JobState::Copied => return Err(FleetError::NotBegun),
                 JobState::Damaged => {}
                 _ => return self.note(JobStep::Started),
             }

@@ -25,6 +25,10 @@ pub enum FleetError {
     /// ssh reached the place and wasn't let in: another try won't be either.
     #[error("{0}")]
     NotLetIn(String),
+    /// The program is at the place, and nothing there starts it: the place is too busy, or what held it for the job has
+    /// just been ended. Another try may succeed.
+    #[error("the run doesn't begin: the place is too busy, or somebody ended what starts it there")]
+    NotBegun,
     /// Slurm has taken the place away: the node is down, for example. Another try may get it.
     #[error("{0}; its run and its record are lost")]
     AllocationEnded(String),
@@ -87,8 +91,8 @@ impl FleetError {
     /// Whether the same may succeed at another time.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        use FleetError::{AllocationEnded, Connection, Taken, Unsettled};
-        matches!(self, Connection(_) | Taken { .. } | AllocationEnded(_) | Unsettled(_))
+        use FleetError::{AllocationEnded, Connection, NotBegun, Taken, Unsettled};
+        matches!(self, Connection(_) | NotBegun | Taken { .. } | AllocationEnded(_) | Unsettled(_))
     }
 
     /// Whether the place is out of reach, and nothing more is known.
