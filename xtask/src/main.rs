@@ -29,7 +29,7 @@ use std::{
     sync::OnceLock,
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 /// A chore: its name, its line in the usage, and what it does with the words that follow. It
 /// answers whether all is well.
@@ -169,6 +169,14 @@ fn metadata() -> Result<cargo_metadata::Metadata> {
     command.manifest_path(root().join("Cargo.toml"));
     command.other_options(["--filter-platform".to_owned(), "host-tuple".to_owned()]);
     Ok(command.exec()?)
+}
+
+/// Where tools and packages of this user are kept, beside all checkouts.
+fn tools() -> Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || set("HOME").map(|home| home.join(".cache"));
+    let cache = set("XDG_CACHE_HOME").or_else(home).context("neither XDG_CACHE_HOME nor HOME")?;
+    Ok(cache.join("rtscope/tools"))
 }
 
 /// A folder of xtask's own below cargo's target folder, made when it is missing.

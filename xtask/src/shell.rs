@@ -48,7 +48,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 /// `pip install` of Debian's Python, which also runs what it installs. None without that Python.
 pub(crate) fn pip_install() -> Option<Command> {
     let mut pip = Command::new(find("/usr/bin/python3")?);
-    pip.args(["-m", "pip", "install", "--quiet", "--no-compile"]);
+    pip.args(["-m", "pip", "install", "--quiet"]);
     Some(pip)
 }
 

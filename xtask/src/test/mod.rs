@@ -239,8 +239,8 @@ impl Run {
     fn fetch(&self) {
         for package in &fetched::ALL {
             let log = self.scratch.join(format!("{}.log", package.name));
-            let folder = self.scratch.join(package.name);
-            self.inside(package.name, || fetched::fetch(package, &folder, &log));
+            let link = self.scratch.join(package.name);
+            self.inside(package.name, || fetched::fetch(package, &crate::tools()?, &link, &log));
         }
     }
 
