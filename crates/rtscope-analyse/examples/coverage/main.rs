@@ -19,6 +19,7 @@ mod ratios;
 mod score;
 mod systems;
 mod tail;
+mod usual;
 
 use std::env::args;
 
@@ -26,12 +27,13 @@ use std::env::args;
 type Rows = fn(u32);
 
 /// The subjects by name.
-const SUBJECTS: [(&str, Rows); 7] = [
+const SUBJECTS: [(&str, Rows); 8] = [
     ("quantiles", quantiles::rows),
     ("short", quantiles::short_rows),
     ("rates", rates::rows),
     ("ratios", ratios::rows),
     ("claims", claims::rows),
+    ("usual", usual::rows),
     ("tail", tail::rows),
     ("drift", drift::rows),
 ];
