@@ -22,7 +22,8 @@ const TICKS: u64 = 100_000;
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// Words for cargo that build the example: as it is released, but with names. Older versions have it in another crate.
+/// Words for cargo that build the example: as it is released, but with names. From all crates: older
+/// versions have it in another one.
 pub(crate) const EXAMPLE: [&str; 5] =
     ["--profile", "profiling", "--workspace", "--example", "tick"];
 

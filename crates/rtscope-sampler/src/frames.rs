@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What carries frames there and back.
-pub trait Wire {
+pub(crate) trait Wire {
     /// Sends the frame with this number. False when the kernel refused it.
     fn send(&mut self, number: u64) -> bool;
     /// Takes what comes next, and waits for it so long.
@@ -38,7 +38,7 @@ pub trait Wire {
 
 /// What came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Came {
+pub(crate) enum Came {
     /// A frame of ours, with its number.
     Frame(u64, Stamps),
     /// A frame that isn't ours.
@@ -51,7 +51,7 @@ pub enum Came {
 
 /// What the loop needs besides the wire.
 #[derive(Debug)]
-pub struct FrameLoop<'a, C> {
+pub(crate) struct FrameLoop<'a, C> {
     pub clock: &'a C,
     pub beat: &'a Beat,
     /// A frame that isn't back so long after the start of its cycle is late or lost; at most the interval.
@@ -95,7 +95,7 @@ impl Ahead {
 
 impl<C: Clock> FrameLoop<'_, C> {
     /// Sends, receives, measures and records until it is told to stop.
-    pub fn run<W: Wire>(
+    pub(crate) fn run<W: Wire>(
         &self,
         wire: &mut W,
         ledger: &mut Ledger,

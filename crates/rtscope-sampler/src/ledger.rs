@@ -13,7 +13,7 @@ const NOT_YET: u32 = u32::MAX;
 
 /// The frames of a thread. Made before its start, and of constant size.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     frames: Box<[Entry]>,
     /// The number after the last one that was sent.
     next: u64,

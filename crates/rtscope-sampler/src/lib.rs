@@ -1,8 +1,9 @@
-//! The sampler: threads that sleep until a programmed instant and note how late they woke.
+//! The sampler: threads that sleep until a programmed instant and note how late they woke, or how long a frame took.
 //!
 //! What is measured: from the programmed expiry of an absolute `clock_nanosleep` to the first
 //! instant at which the woken thread can read the clock. It can't show why a wake-up was late, nor
-//! what an application does after it has woken.
+//! what an application does after it has woken. With frames: from the programmed instant of a cycle to the
+//! first clock reading after the answer was read.
 //!
 //! ```text
 //! session   places threads, verifies them while parked, releases them
@@ -85,15 +86,13 @@ mod tests;
 mod wakeup;
 
 pub use self::{
-    frames::{Came, FrameLoop, Wire},
-    ledger::Ledger,
     offset::{GuestExpiries, Offset},
-    reign::{STOP, Shared},
+    reign::Shared,
     session::{
         EndedThread, Remainder, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake,
         memory_of_thread,
     },
-    slot::{Exchange, Slot, SlotOwner, Slots, Taken, exchange, look_span_ns},
+    slot::{Exchange, SlotOwner, Slots, Taken, exchange, look_span_ns},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use rtscope_sys::tracefs::Marker;
 
 /// The reign after all others: it ends the loop.
-pub const STOP: u32 = u32::MAX;
+pub(crate) const STOP: u32 = u32::MAX;
 
 /// What the control thread and the sampling threads of a session tell each other.
 #[derive(Debug)]

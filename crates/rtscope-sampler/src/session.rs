@@ -41,7 +41,7 @@ use crate::{
 /// Stack of a sampling thread: the part that is touched beforehand, and as much again.
 const STACK_BYTES: usize = 2 * memory::STACK_PREFAULT_BYTES + 64 * 1024;
 
-/// The memory of each of so many sampling threads: slots and stack.
+/// Bytes that each of so many sampling threads needs: slots and stack.
 #[must_use]
 pub fn memory_of_thread(layout: Layout, threads: usize, has_frames: bool) -> u64 {
     Slot::bytes(layout, has_frames) * (spare_slots(threads) as u64 + 1) + STACK_BYTES as u64
@@ -119,8 +119,8 @@ pub struct SessionSpec {
     pub one_cell: bool,
     /// The frame that each thread sends at an activation, if it does.
     pub network: Option<NetworkSpec>,
-    /// Says who runs on some CPUs before all others, in words, when a thread doesn't get to run there.
-    pub holder: fn(&CpuSet) -> String,
+    /// Names who runs on some CPUs before all others, for the message about a thread that doesn't get to run there.
+    pub name_holder: fn(&CpuSet) -> String,
 }
 
 /// The kernel's call that a thread sleeps with. A latency ends at the same clock reading with each.
@@ -185,8 +185,8 @@ pub struct Session {
     pub placed: Vec<(i32, Placement)>,
     /// Peers of this process: they end after the threads.
     peers: Vec<LocalPeer>,
-    /// As of the spec.
-    holder: fn(&CpuSet) -> String,
+    /// From the spec.
+    name_holder: fn(&CpuSet) -> String,
 }
 
 #[derive(Debug)]
@@ -228,7 +228,7 @@ impl Session {
             threads: Vec::new(),
             placed: Vec::new(),
             peers: Vec::new(),
-            holder: spec.holder,
+            name_holder: spec.name_holder,
         };
         let mut wires = session.open(spec)?.into_iter();
         thread::allow_wake();
@@ -334,7 +334,7 @@ impl Session {
                 Err(_) => {
                     let silent = placed.iter().position(Option::is_none).unwrap_or(0);
                     let ThreadPlan { thread, asked, .. } = self.threads[silent].plan.clone();
-                    let holder = (self.holder)(&asked.cpus);
+                    let holder = (self.name_holder)(&asked.cpus);
                     return Err(SampleError::Starved { thread, cpus: asked.cpus, holder });
                 }
             }
@@ -416,7 +416,7 @@ impl Session {
             let silence = SILENCE_LIMIT.saturating_add(Duration::from_nanos(asleep_ns));
             u128::from(running.unanswered) > silence.as_nanos() / look.as_nanos().max(1)
         };
-        self.threads.iter().find(is_starved).map(|running| running.starved(self.holder))
+        self.threads.iter().find(is_starved).map(|running| running.starved(self.name_holder))
     }
 
     /// A thread whose frames have not come back for so long, and for how many cycles.
@@ -481,7 +481,7 @@ impl Session {
             let sampled = running.sampled(origin_ns, cells);
             let Some(handle) = running.handle.take().filter(JoinHandle::is_finished) else {
                 running.cover.close(&sampled, shared, since_start(now_ns), &mut sink);
-                starved.push(running.starved(self.holder));
+                starved.push(running.starved(self.name_holder));
                 continue;
             };
             let Ok(Some((mut tally, found, counted, exchange))) = handle.join() else { continue };
@@ -548,9 +548,9 @@ impl Running {
         slots.drain(&sampled, |taken| cover.add(&sampled, shared, taken, &mut *sink));
     }
 
-    fn starved(&self, holder: fn(&CpuSet) -> String) -> Starved {
+    fn starved(&self, name_holder: fn(&CpuSet) -> String) -> Starved {
         let cpus = self.plan.asked.cpus.clone();
-        Starved { thread: self.plan.thread, holder: holder(&cpus), cpus }
+        Starved { thread: self.plan.thread, holder: name_holder(&cpus), cpus }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 
 /// Dense counters of one slice.
 #[derive(Debug)]
-pub struct Slot {
+pub(crate) struct Slot {
     layout: Layout,
     /// Whose activations these are.
     reign: u32,
@@ -398,8 +398,8 @@ pub(crate) fn spare_slots(threads: usize) -> usize {
     }
 }
 
-/// How often the control thread has to empty the slots of so many threads, so that slices keep their length
-/// even when it comes late by as long again.
+/// The longest time between two looks of the control thread, in nanoseconds: half of what the spare slots hold, so that one
+/// look that comes late by as long again makes no slice longer.
 #[must_use]
 pub fn look_span_ns(slice_ns: u64, threads: usize) -> u64 {
     slice_ns.saturating_mul(spare_slots(threads) as u64) / 2

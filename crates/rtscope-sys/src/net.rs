@@ -14,7 +14,7 @@ use crate::error::{Error, check};
 /// A network namespace. The kernel removes it, with the devices in it, when no process, socket or
 /// value of this type is left in it.
 #[derive(Debug)]
-pub(crate) struct Namespace(File);
+struct Namespace(File);
 
 impl Namespace {
     /// Moves the calling thread into a new, empty namespace.
@@ -22,7 +22,7 @@ impl Namespace {
     /// # Errors
     ///
     /// EPERM without `CAP_SYS_ADMIN`; EINVAL when the kernel has no network namespaces.
-    pub(crate) fn enter_new() -> Result<Namespace, Error> {
+    fn enter_new() -> Result<Namespace, Error> {
         // SAFETY: plain integers.
         let answer = unsafe { libc::unshare(libc::CLONE_NEWNET) };
         check(i64::from(answer), || "unshare network namespace".to_owned())?;
@@ -40,7 +40,7 @@ impl Namespace {
     /// # Errors
     ///
     /// EPERM without `CAP_SYS_ADMIN`.
-    pub(crate) fn enter(&self) -> Result<(), Error> {
+    fn enter(&self) -> Result<(), Error> {
         // SAFETY: plain integers; the descriptor is open while the value lives.
         let answer = unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) };
         check(i64::from(answer), || "setns".to_owned()).map(drop)
@@ -49,17 +49,22 @@ impl Namespace {
 
 /// Where packets come from and where they go to, within this machine. Sockets belong to the namespace in which they
 /// are made.
+///
+/// A thread that has moved into another namespace doesn't come back: take one of its own, and let it end.
 #[derive(Debug)]
 pub struct LocalSides {
+    /// Address of the near side.
     pub near: Ipv4Addr,
+    /// Address of the far side.
     pub far: Ipv4Addr,
     /// Near and far, when they are namespaces of their own.
     namespaces: Option<(Namespace, Namespace)>,
 }
 
 impl LocalSides {
-    /// The names of the two ends of the cable.
+    /// The near end of the cable.
     pub const NEAR_DEVICE: &str = "near0";
+    /// The far end of the cable.
     pub const FAR_DEVICE: &str = "far0";
 
     /// Both in the caller's namespace, by the loopback device.
@@ -69,7 +74,7 @@ impl LocalSides {
     }
 
     /// Two new namespaces that hold nothing but a virtual cable and addresses set aside for documentation (RFC 5737).
-    /// The calling thread is in the near one then.
+    /// Afterwards the calling thread is in the near one. (If this fails, it may be in any of the two.)
     ///
     /// # Errors
     ///
@@ -94,7 +99,7 @@ impl LocalSides {
         self.namespaces.is_some()
     }
 
-    /// Moves the calling thread to the near side.
+    /// Moves the calling thread to the near side; nothing is to be done without a cable.
     ///
     /// # Errors
     ///
@@ -103,7 +108,7 @@ impl LocalSides {
         self.namespaces.as_ref().map_or(Ok(()), |(near, _)| near.enter())
     }
 
-    /// Moves the calling thread to the far side.
+    /// Moves the calling thread to the far side; nothing is to be done without a cable.
     ///
     /// # Errors
     ///
@@ -118,26 +123,26 @@ impl LocalSides {
 /// # Errors
 ///
 /// EPERM without `CAP_NET_ADMIN`; EOPNOTSUPP when the kernel has no veth devices.
-pub(crate) fn make_veth(near: &str, far: &str, far_namespace: &Namespace) -> Result<(), Error> {
+fn make_veth(here: &str, there: &str, their_namespace: &Namespace) -> Result<(), Error> {
     const VETH_INFO_PEER: u16 = 1;
     let mut request = Request::new(
         libc::RTM_NEWLINK,
         (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16,
         &link_header(0, 0),
     );
-    request.text(libc::IFLA_IFNAME, near);
+    request.text(libc::IFLA_IFNAME, here);
     request.nested(libc::IFLA_LINKINFO, |link| {
         link.text(libc::IFLA_INFO_KIND, "veth");
         link.nested(libc::IFLA_INFO_DATA, |veth| {
             veth.nested(VETH_INFO_PEER, |peer| {
                 peer.bytes.extend_from_slice(&link_header(0, 0));
-                peer.text(libc::IFLA_IFNAME, far);
-                let descriptor = far_namespace.0.as_raw_fd();
+                peer.text(libc::IFLA_IFNAME, there);
+                let descriptor = their_namespace.0.as_raw_fd();
                 peer.attribute(libc::IFLA_NET_NS_FD, &descriptor.to_ne_bytes());
             });
         });
     });
-    request.send(&format!("make veth {near} {far}"))
+    request.send(&format!("make veth {here} {there}"))
 }
 
 /// Gives a device of the caller's namespace an address.
@@ -342,17 +347,12 @@ mod tests {
         }
         // A thread of its own, because a thread that has moved doesn't come back.
         let answer = std::thread::spawn(|| -> Result<usize, Error> {
-            let near = Namespace::enter_new()?;
-            let far = Namespace::enter_new()?;
-            make_veth("far0", "near0", &near)?;
-            add_address("far0", Ipv4Addr::new(192, 0, 2, 2), 24)?;
-            set_up("far0")?;
-            let receiver = UdpSocket::bind("192.0.2.2:0").expect("an address of ours");
-            near.enter()?;
-            add_address("near0", Ipv4Addr::new(192, 0, 2, 1), 24)?;
-            set_up("near0")?;
-            drop(far);
-            let sender = UdpSocket::bind("192.0.2.1:0").expect("an address of ours");
+            let sides = LocalSides::cabled()?;
+            sides.enter_far()?;
+            let receiver = UdpSocket::bind((sides.far, 0)).expect("an address of ours");
+            sides.enter_near()?;
+            let sender = UdpSocket::bind((sides.near, 0)).expect("an address of ours");
+            drop(sides);
             let to = receiver.local_addr().expect("bound");
             sender.send_to(b"hello", to).expect("sent");
             receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("plain");
@@ -361,6 +361,9 @@ mod tests {
         .join()
         .expect("no panic");
         assert_eq!(answer.expect("a cable"), 5);
-        assert!(index("near0").is_err(), "the device is in the test's own namespace");
+        assert!(
+            index(LocalSides::NEAR_DEVICE).is_err(),
+            "the device is in the test's own namespace"
+        );
     }
 }

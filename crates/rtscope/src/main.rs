@@ -1,7 +1,7 @@
 //! rtscope: does this Linux system wake a real-time thread in time, under load?
 //!
-//! Command line, terminal and exit codes only: what is measured is in `rtscope-measure`, what it
-//! means is in `rtscope-analyse`.
+//! Command line, terminal and exit codes only: what is measured is in `rtscope-measure` and
+//! `rtscope-sampler`, what it means is in `rtscope-analyse`.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -13,7 +13,7 @@ const COLUMNS: [&str; 5] = [
     "crates/rtscope-model/src",
 ];
 
-/// The problems of the map. `rooms` are the folders directly below a crate's `src`, as paths from the root;
+/// The problems of the map. `rooms` are the folders directly below a crate's `src`, except those of tests, as paths from the root;
 /// `exists` answers for such paths.
 pub(super) fn check(
     map: &str,

@@ -119,7 +119,7 @@ fn read(root: &Path, path: &str) -> Result<String> {
     fs::read_to_string(root.join(path)).with_context(|| format!("can't read {path}"))
 }
 
-/// The folders directly below the crates' `src`, as paths relative to the root, sorted.
+/// The folders directly below the crates' `src`, except those of tests, as paths relative to the root, sorted.
 fn rooms(root: &Path) -> Result<Vec<String>> {
     let sources = files(root, &["crates"], "rs")?;
     let room = |path: &String| {

@@ -147,8 +147,9 @@ fn flooded(job: &Job) -> Result<(), LoadError> {
     crew.work()
 }
 
-/// Makes a socket on the near side.
-fn near<T>(
+/// Makes a socket on the near side. All are made before the workers are forked, since a socket belongs to the namespace that
+/// it is made in.
+fn on_near<T>(
     sides: &LocalSides,
     make: impl FnOnce(SocketAddr) -> io::Result<T>,
 ) -> Result<T, LoadError> {
@@ -157,7 +158,7 @@ fn near<T>(
 }
 
 /// Makes a socket on the far side.
-fn far<T>(
+fn on_far<T>(
     sides: &LocalSides,
     make: impl FnOnce(SocketAddr) -> io::Result<T>,
 ) -> Result<T, LoadError> {
@@ -175,9 +176,9 @@ fn add_udp(
     sides: &LocalSides,
     size: usize,
 ) -> Result<(), LoadError> {
-    let receiver = far(sides, UdpSocket::bind)?;
+    let receiver = on_far(sides, UdpSocket::bind)?;
     let to = receiver.local_addr().map_err(LoadError::io("address of a socket"))?;
-    let sender = near(sides, UdpSocket::bind)?;
+    let sender = on_near(sides, UdpSocket::bind)?;
     sender.connect(to).map_err(LoadError::io(format!("connect to {to}")))?;
     crew.add(&job.placement, |counter| receive(&receiver, size, counter, |_| true))?;
     crew.add(&job.placement, |_| flood(&sender, &vec![0; size]))
@@ -195,7 +196,7 @@ fn add_icmp(
     size: usize,
     worker: usize,
 ) -> Result<(), LoadError> {
-    near(sides, |_| Ok(()))?;
+    sides.enter_near()?;
     let (socket, is_raw) = match icmp_socket().map_err(refused)? {
         IcmpSocket::Raw(socket) => (socket, true),
         IcmpSocket::Ping(socket) => (socket, false),
@@ -216,9 +217,9 @@ fn add_tcp(
     sides: &LocalSides,
     size: usize,
 ) -> Result<(), LoadError> {
-    let listener = far(sides, TcpListener::bind)?;
+    let listener = on_far(sides, TcpListener::bind)?;
     let to = listener.local_addr().map_err(LoadError::io("address of a socket"))?;
-    let mut sender = near(sides, |_| TcpStream::connect(to))?;
+    let mut sender = on_near(sides, |_| TcpStream::connect(to))?;
     let (mut receiver, _) = listener.accept().map_err(LoadError::io("accept"))?;
     crew.add(&job.placement, |counter| {
         let mut bytes = vec![0; size];

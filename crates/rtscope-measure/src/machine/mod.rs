@@ -11,7 +11,6 @@ use rtscope_model::{
     schedule::{Budget, Placement, Policy},
     slice::RawSample,
 };
-
 use rtscope_sampler::{
     Beat, Offset, SessionSpec, ThreadPlan, Wake, memory_of_thread, network::NetworkSpec,
 };
@@ -133,7 +132,7 @@ fn session_spec(
         cells,
         one_cell: false,
         network: None,
-        holder: ps::holder,
+        name_holder: ps::holder,
         threads,
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 /// The version of the layout and of what is said with it.
-pub const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 
 const MAGIC: [u8; 4] = *b"rtnf";
 

@@ -34,19 +34,16 @@ use rtscope_sys::{
     xdp::{FRAME_BYTES_MAX, XdpSocket},
 };
 
-pub use self::{
-    message::VERSION,
-    peer::{serve_ethernet, serve_udp},
-};
+pub use self::peer::{serve_ethernet, serve_udp};
 use self::{
-    message::{Kind, Message, WORD_OF_KIND, WORD_OF_TOKEN},
+    message::{Kind, Message, VERSION, WORD_OF_KIND, WORD_OF_TOKEN},
     peer::PeerSocket,
     wire::NearEnd,
 };
 pub(crate) use self::{peer::LocalPeer, wire::SocketWire};
 
 /// The port of `rtscope network --serve` when none is named.
-pub const PORT: u16 = 15_202;
+const PORT: u16 = 15_202;
 
 /// How often a peer is asked whether it is there, and how long each time.
 const HELLOS: u32 = 20;
@@ -472,6 +469,7 @@ fn greet(wire: &mut SocketWire, path: &FramePath) -> Result<(), NetworkError> {
 }
 
 /// Where frames of a path go, in words.
+#[must_use]
 pub fn where_to(path: &FramePath) -> String {
     match &path.route {
         FrameRoute::Loopback => "the loopback device".to_owned(),

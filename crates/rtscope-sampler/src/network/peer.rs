@@ -178,7 +178,8 @@ impl Drop for LocalPeer {
     }
 }
 
-/// Answers datagrams at an address until it is told to end.
+/// Answers datagrams at an address until `ends` answers true, which is asked after each datagram, and every 50 ms where
+/// none comes.
 ///
 /// # Errors
 ///
@@ -209,7 +210,8 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)
 }
 
-/// Answers Ethernet frames on an interface until it is told to end.
+/// Answers Ethernet frames on an interface until `ends` answers true, which is asked after each frame, and every 50 ms
+/// where none comes.
 ///
 /// # Errors
 ///

@@ -4,7 +4,7 @@ use rtscope_model::plan::FramePath;
 use rtscope_sys::frame::Stamps;
 
 use super::*;
-use crate::{Came, Wire};
+use crate::frames::{Came, Wire};
 
 fn path(line: &str) -> FramePath {
     line.parse().expect(line)

@@ -12,7 +12,7 @@ use super::{
     message::{Kind, Message},
     peer::{ROOM, hear},
 };
-use crate::{Came, Wire};
+use crate::frames::{Came, Wire};
 
 /// What frames are sent and received by.
 #[derive(Debug)]

@@ -13,7 +13,11 @@ use rtscope_sys::frame::Stamps;
 use rtscope_testing::clock::SimulatedClock;
 
 use super::*;
-use crate::{frames::Came, ledger::Ledger, slot::exchange_with};
+use crate::{
+    frames::{Came, FrameLoop, Wire},
+    ledger::Ledger,
+    slot::exchange_with,
+};
 
 /// From the kernel's hand-over of a frame to the driver, and from the arrival of an answer until it is read.
 const SEND_NS: u64 = 2_000;

@@ -465,7 +465,7 @@ fn session(asked: Placement) -> SessionSpec {
         cells: 1,
         one_cell: false,
         network: None,
-        holder: |_| "nobody looks".to_owned(),
+        name_holder: |_| "not looked up".to_owned(),
     }
 }
 

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::{
         frame::{Arrival, FrameSocket},
-        net::{Namespace, make_veth, set_up},
+        net::LocalSides,
     };
 
     fn frame() -> Vec<u8> {
@@ -250,14 +250,11 @@ mod tests {
 
     /// The near end of a cable between two namespaces, and a socket on the far one.
     fn ends() -> Result<(Interface, FrameSocket), Error> {
-        let near = Namespace::enter_new()?;
-        let _far = Namespace::enter_new()?;
-        make_veth("far0", "near0", &near)?;
-        set_up("far0")?;
-        let far = FrameSocket::ethernet(&Interface::named("far0")?)?;
-        near.enter()?;
-        set_up("near0")?;
-        let near = Interface::named("near0")?;
+        let sides = LocalSides::cabled()?;
+        sides.enter_far()?;
+        let far = FrameSocket::ethernet(&Interface::named(LocalSides::FAR_DEVICE)?)?;
+        sides.enter_near()?;
+        let near = Interface::named(LocalSides::NEAR_DEVICE)?;
         // The kernel lets a device send up to a second after its cable was plugged in; what is sent earlier is lost.
         let arrives = FrameSocket::ethernet(&near)?;
         while arrives.wait(10_000_000) == FrameWait::TimeOver {

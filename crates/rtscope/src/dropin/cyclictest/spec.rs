@@ -77,7 +77,7 @@ impl Measurement<'_> {
             cells: 1,
             one_cell: true,
             network: None,
-            holder: ps::holder,
+            name_holder: ps::holder,
         })
     }
 
