@@ -44,6 +44,9 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 /// How long the keeper may take to begin, and to give back.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long a keeper tries to get its lock.
+const LOCK_LIMIT: Duration = Duration::from_secs(2);
+
 const POLL: Duration = Duration::from_millis(50);
 
 /// Between two signs of life while files are hashed.
@@ -139,7 +142,7 @@ fn start_keeper(hold: &Hold) -> Result<Child, FleetError> {
 pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     // Away from the connection that started it.
     let _ = rustix::process::setsid();
-    let Some(_lock) = lock(hold)? else {
+    let Some(_lock) = lock_soon(hold)? else {
         return Err(FleetError::Refused("another keeper has this job".to_owned()));
     };
     if hold.left().is_none() {
@@ -149,6 +152,10 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     let ends = || {
         stop() || hold.path(GIVEN_BACK).exists() || hold.left().is_none_or(|left| left.is_zero())
     };
+    // It came so late that the job was given back meanwhile.
+    if ends() {
+        return hold.remove();
+    }
     let began = Instant::now();
     let mut run = start_run(hold)?;
     let status = loop {
@@ -177,6 +184,17 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
 #[must_use]
 pub fn is_alive(pid: Option<u32>) -> bool {
     pid.is_none_or(|pid| is_there(&Path::new("/proc").join(pid.to_string())))
+}
+
+/// The keeper's lock; none when another one keeps it. Who asks how far the job is ([`state`]) has it for a moment.
+fn lock_soon(hold: &Hold) -> Result<Option<File>, FleetError> {
+    let since = Instant::now();
+    loop {
+        match lock(hold)? {
+            None if since.elapsed() < LOCK_LIMIT => thread::sleep(POLL),
+            found => return Ok(found),
+        }
+    }
 }
 
 /// The keeper's lock; none when another one has it.
@@ -285,16 +303,17 @@ pub fn send(hold: &Hold, offset: u64, out: &mut dyn Write) -> Result<(), FleetEr
     parcel::send(&hold.path(RECORD), offset, out)
 }
 
-/// Gives the place back: the keeper ends the run and removes all; without a keeper, this does it.
+/// Gives the place back: the keeper ends the run and removes all; without a keeper, this does it. Whether it happened in time;
+/// if not, the keeper does it later.
 ///
 /// # Errors
 ///
-/// It doesn't happen in time.
-pub fn release(hold: &Hold) -> Result<(), FleetError> {
+/// The files can't be written or removed.
+pub fn release(hold: &Hold) -> Result<bool, FleetError> {
     restore_if_cut(hold);
     let told = File::create(hold.path(GIVEN_BACK));
     match told {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         told => drop(told.map_err(FleetError::file("write", hold.path(GIVEN_BACK)))?),
     }
     let since = Instant::now();
@@ -302,13 +321,11 @@ pub fn release(hold: &Hold) -> Result<(), FleetError> {
         match lock(hold) {
             Err(_) if !is_there(&hold.folder()) => break,
             Ok(None) if since.elapsed() < ANSWER_LIMIT => thread::sleep(POLL),
-            Ok(None) => {
-                return Err(FleetError::Place("the keeper doesn't give the place back".to_owned()));
-            }
-            Ok(Some(_)) | Err(_) => return hold.remove(),
+            Ok(None) => return Ok(false),
+            Ok(Some(_)) | Err(_) => return hold.remove().map(|()| true),
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 fn is_there(path: &Path) -> bool {
@@ -332,5 +349,21 @@ mod tests {
         assert_eq!(state, JobState::Copied);
         assert!(hold.path(BEGIN).exists(), "it was asked to");
         assert!(FleetError::NotBegun.may_pass());
+    }
+
+    /// Whoever asks how far the job is holds its lock for a moment: a keeper that comes just then waits.
+    #[test]
+    fn a_keeper_that_is_looked_at_gets_its_lock_and_starts_nothing_that_was_given_back() {
+        let base = tempfile::tempdir().expect("a folder");
+        let hold = Hold::new(base.path(), "ann-desk-1").expect("a job");
+        fs::create_dir(hold.folder()).expect("a folder");
+        let look = lock(&hold).expect("a file");
+        assert!(look.is_some() && lock(&hold).expect("a file").is_none(), "it is held");
+        thread::scope(|scope| {
+            let keeper = scope.spawn(|| lock_soon(&hold).expect("a file"));
+            thread::sleep(2 * POLL);
+            drop(look);
+            assert!(keeper.join().expect("it ends").is_some());
+        });
     }
 }

@@ -32,7 +32,7 @@ pub enum FleetError {
     /// Slurm has taken the place away: the node is down, for example. Another try may get it.
     #[error("{0}; its run and its record are lost")]
     AllocationEnded(String),
-    /// The place was not handed out, and something of the job may be left there.
+    /// The place was not handed out or not given back, and something of the job may be left there.
     #[error("{0}")]
     Unsettled(String),
     /// The job isn't at the place any more.

@@ -61,7 +61,7 @@ pub(in crate::cli) struct Args {
     /// Number of places that run at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     at_once: u16,
-    /// Number of attempts to use a place that is unreachable or taken
+    /// Number of attempts to use a place that is unreachable, taken, or doesn't start the run
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=20))]
     tries: u8,
     /// Time to wait for places that somebody else has. --tries counts only the attempts after it [default: none]
