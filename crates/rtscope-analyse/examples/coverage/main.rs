@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each subject is a module of its own, with a function that prints its rows: `quantiles` and `rates`
-//! (`docs/method/coverage.md`), `tail` (`tail.md`), `drift` (`drift.md`).
+//! (`docs/method/coverage.md`), `claims` and `usual` (`claims.md`), `tail` (`tail.md`), `drift` (`drift.md`).
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
 

@@ -228,7 +228,8 @@ fn bad_on_paper(browser: &mut Browser, name: &str) -> Vec<String> {
     const CUT: &str = "[...document.querySelectorAll('.figures, .outcomes')]\
         .filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1)\
         .map(one => 'a table is wider than the paper: ' + one.textContent.trim().slice(0, 80))";
-    const INSIDE: &str = "getComputedStyle(document.querySelector('.verdict')).breakInside";
+    const INSIDE: &str =
+        "(one => one && getComputedStyle(one).breakInside)(document.querySelector('.verdict'))";
     browser.print();
     let mut found = [list(browser, SMALL), list(browser, CUT)].concat();
     if name.starts_with("page-") && browser.evaluate(INSIDE) != "avoid" {

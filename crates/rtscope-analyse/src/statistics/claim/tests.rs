@@ -124,8 +124,8 @@ fn extending_a_run_until_the_claim_holds_backs_few_false_claims() {
     assert!(wrong <= runs * 6 / 100, "{wrong} of {runs}");
 }
 
-/// Eight threads and one cause that hits all of them every 20 s: summed over the threads, the time
-/// backed "once in 25 s" in half of the runs.
+/// Eight threads and one cause that hits all of them every 20 s: summed over the threads, the time backs
+/// "once in 25 s" in most runs (`docs/method/claims.md`).
 #[test]
 fn a_common_cause_on_eight_threads_backs_no_false_claim() {
     let runs = 200;
