@@ -14,7 +14,7 @@ use crate::{
     fleet::KILLS,
     fleet_labgrid::Labgrid,
     fleet_slurm::Nodes,
-    fleet_ssh::Far,
+    fleet_ssh::{COMPRESSED, Far},
     support::{start, wait_for},
 };
 
@@ -86,7 +86,7 @@ fn assert_each_came_once(folder: &std::path::Path, places: usize, what: &str) {
 
 #[test]
 fn a_killed_sshd_loses_no_place() {
-    let Some(far) = Far::make("a_killed_sshd_loses_no_place", 205, "") else { return };
+    let Some(far) = Far::make("a_killed_sshd_loses_no_place", 205, COMPRESSED) else { return };
     let (room, mut moments) = (far.room.path().to_owned(), Moments::new());
     let kills = kills();
     for n in 0..kills {

@@ -16,6 +16,10 @@ use crate::{
     support::{folder, output, start, text, wait_for},
 };
 
+/// For sshd: rtscope's copy of itself is compressed, as everywhere else than in these tests. That takes a second or two of a
+/// debug build, so that a kill may come in the middle of it.
+pub(crate) const COMPRESSED: &str = "Compression delayed";
+
 /// A namespace with an address, a key and an sshd. All of it goes with the value.
 pub(crate) struct Far {
     name: String,
@@ -67,7 +71,6 @@ impl Far {
         fs::create_dir_all("/run/sshd").expect("made");
         fs::create_dir(room.join("base")).expect("made");
         let at = room.display();
-        // A debug build of rtscope has tens of megabytes: to compress each copy takes longer than to send it.
         let config = format!(
             "ListenAddress 10.{net}.77.2\nHostKey {at}/hostkey\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\n\
              PidFile none\nPermitRootLogin yes\nMaxStartups 100\n{more}\nCompression no\n"
@@ -155,7 +158,8 @@ impl Drop for Far {
 
 #[test]
 fn a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step() {
-    let Some(far) = Far::make("a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step", 201, "")
+    let Some(far) =
+        Far::make("a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step", 201, COMPRESSED)
     else {
         return;
     };
@@ -192,8 +196,7 @@ fn a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step() {
 
 #[test]
 fn hosts_are_checked_and_nothing_is_asked() {
-    let Some(far) = Far::make("hosts_are_checked_and_nothing_is_asked", 202, "Compression delayed")
-    else {
+    let Some(far) = Far::make("hosts_are_checked_and_nothing_is_asked", 202, "") else {
         return;
     };
     let room = far.room.path();
@@ -276,7 +279,8 @@ fn a_hostile_place_harms_nothing_here() {
 
 #[test]
 fn a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh() {
-    let Some(far) = Far::make("a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh", 204, "")
+    let Some(far) =
+        Far::make("a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh", 204, COMPRESSED)
     else {
         return;
     };

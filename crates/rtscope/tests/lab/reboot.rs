@@ -47,6 +47,7 @@ const TEST: &str = "settings_and_boot_parameters_outlive_a_reboot_and_go_back_to
 fn settings_and_boot_parameters_outlive_a_reboot_and_go_back_to_the_byte() {
     let Some(room) = machine_or_skip() else { return };
     let facts = Facts::of_guest(room.path());
+    (1..=3).for_each(|stage| assert_eq!(facts[&format!("end-{stage}")], "exit 0"));
     settings_are_as_they_were_after_a_command_and_after_a_kill(&facts);
     what_is_permanent_is_there_after_a_reboot(&facts);
     nothing_is_left_after_the_last_boot(&facts);
