@@ -173,7 +173,7 @@ fn metadata() -> Result<cargo_metadata::Metadata> {
 
 /// Where tools and packages of this user are kept, beside all checkouts.
 fn tools() -> Result<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || set("HOME").map(|home| home.join(".cache"));
     let cache = set("XDG_CACHE_HOME").or_else(home).context("neither XDG_CACHE_HOME nor HOME")?;
     Ok(cache.join("rtscope/tools"))

@@ -4,8 +4,9 @@
 //! plan -> environment -> settings -> place, load, measure -> environment -> record
 //! ```
 //!
-//! The threads that measure are in `rtscope-sampler`. [`run`] is the whole of it on one screen. Everything that happens is told as one stream of events;
-//! this crate knows neither statistics nor screens.
+//! The threads that measure are in `rtscope-sampler`. [`run`] is the whole of it on one screen.
+//! Everything that happens is told as one stream of events; this crate knows neither statistics nor
+//! screens.
 //!
 //! What a run notes of the machine before it measures:
 //!

@@ -74,7 +74,7 @@ impl LocalSides {
     }
 
     /// Two new namespaces that hold nothing but a virtual cable and addresses set aside for documentation (RFC 5737).
-    /// Afterwards the calling thread is in the near one. (If this fails, it may be in any of the two.)
+    /// Afterwards the calling thread is in the near one. If this fails, it may be in either, or where it was.
     ///
     /// # Errors
     ///

