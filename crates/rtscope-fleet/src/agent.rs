@@ -353,7 +353,7 @@ mod tests {
 
     /// Whoever asks how far the job is holds its lock for a moment: a keeper that comes just then waits.
     #[test]
-    fn a_keeper_that_is_looked_at_gets_its_lock_and_starts_nothing_that_was_given_back() {
+    fn a_keeper_that_is_looked_at_gets_its_lock() {
         let base = tempfile::tempdir().expect("a folder");
         let hold = Hold::new(base.path(), "ann-desk-1").expect("a job");
         fs::create_dir(hold.folder()).expect("a folder");

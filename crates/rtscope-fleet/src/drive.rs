@@ -518,15 +518,19 @@ impl<'a> Drive<'a> {
         let released = base.map(|base| patient.ask::<serde_json::Value>(base, "release", &[]));
         // Cancelling Slurm's job removes everything as well.
         let is_slurm = matches!(self.place.reach, Reach::Slurm { .. });
-        // Not to be taken away from a keeper that still ends its run: two runs at a time would disturb each other.
-        if matches!(&released, Some(Ok(answer)) if answer == "held") && !is_slurm {
-            return Err(FleetError::Unsettled("the run there doesn't end".to_owned()));
-        }
-        if !matches!(released, Some(Ok(_))) && !is_slurm {
-            let base = base.map(|base| base.display().to_string()).unwrap_or_default();
-            let folder = self.place.folder.as_deref().unwrap_or_default();
-            let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
-            patient.again(|| patient.shell.run(drop, &words, patient.stop)?.success())?;
+        match released {
+            _ if is_slurm => {}
+            // Not to be taken away from a keeper that still ends its run: two runs at a time would disturb each other.
+            Some(Ok(serde_json::Value::Bool(false))) => {
+                return Err(FleetError::Unsettled("the run there doesn't end".to_owned()));
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => {
+                let base = base.map(|base| base.display().to_string()).unwrap_or_default();
+                let folder = self.place.folder.as_deref().unwrap_or_default();
+                let (drop, words) = (include_str!("scripts/drop.sh"), [&base, self.job, folder]);
+                patient.again(|| patient.shell.run(drop, &words, patient.stop)?.success())?;
+            }
         }
         patient.nothing_is_left()
     }

@@ -2,6 +2,7 @@
 //! run that is extended until the claim holds, and the time of all threads added up.
 
 use rtscope_analyse::statistics::random::Random;
+use statrs::distribution::{DiscreteCDF, Poisson};
 
 /// Looks in each claimed time.
 const LOOKS: u32 = 6;
@@ -12,14 +13,9 @@ const GIVE_UP: [u32; 4] = [3, 5, 15, 100];
 /// Threads that one cause delays together.
 const THREADS: u64 = 8;
 
-/// How often at most so many events are seen where so many are expected: the Poisson distribution.
+/// How often at most so many events are seen where so many are expected.
 fn at_most(events: u64, expected: f64) -> f64 {
-    // In logarithms: the first terms are smaller than the smallest float.
-    let terms = (1..=events).scan(-expected, |ln, n| {
-        *ln += (expected / n as f64).ln();
-        Some(ln.exp())
-    });
-    (-expected).exp() + terms.sum::<f64>()
+    Poisson::new(expected).map_or(1.0, |seen| seen.cdf(events))
 }
 
 /// Whether a claim is backed at some look, when a cause comes once in `times` the claimed time. Each is seen on so many threads,

@@ -144,10 +144,7 @@ pub fn run(options: &ThroughputOptions) -> Result<ThroughputRecord, ThroughputEr
                 })
             }
             Over::Loopback => local(options, &LocalSides::loopback()),
-            Over::Veth => {
-                let cabled = LocalSides::cabled();
-                local(options, &cabled.map_err(|error| ThroughputError::Cable(error.to_string()))?)
-            }
+            Over::Veth => local(options, &LocalSides::cabled().map_err(cable)?),
         });
         measuring.join().map_err(|_| ThroughputError::Thread)?
     })
@@ -166,12 +163,15 @@ fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputErr
     Ok(control)
 }
 
+fn cable(error: rtscope_sys::Error) -> ThroughputError {
+    ThroughputError::Cable(error.to_string())
+}
+
 /// Both sides are ours: the receiving one is a thread on the far side.
 fn local(
     options: &ThroughputOptions,
     sides: &LocalSides,
 ) -> Result<ThroughputRecord, ThroughputError> {
-    let cable = |error: rtscope_sys::Error| ThroughputError::Cable(error.to_string());
     thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let receiving = scope.spawn(move || -> Result<(), ThroughputError> {

@@ -231,8 +231,7 @@ fn ends(path: &FramePath, threads: u32) -> Result<Ends, NetworkError> {
             (0..threads).map(|_| udp_pair(path, &LocalSides::loopback())).collect()
         }
         FrameRoute::Veth => {
-            let sides =
-                LocalSides::cabled().map_err(|error| NetworkError::Cable(error.to_string()))?;
+            let sides = LocalSides::cabled().map_err(cable)?;
             let pair =
                 |_| if is_udp { udp_pair(path, &sides) } else { ethernet_pair(path, &sides) };
             (0..threads).map(pair).collect()
@@ -324,12 +323,15 @@ fn io_error(what: &str) -> impl FnOnce(io::Error) -> NetworkError {
     move |error| NetworkError::Io(what, error)
 }
 
+fn cable(error: rtscope_sys::Error) -> NetworkError {
+    NetworkError::Cable(error.to_string())
+}
+
 /// Two sockets that are connected to each other.
 fn udp_pair(
     path: &FramePath,
     sides: &LocalSides,
 ) -> Result<(SocketWire, Option<PeerSocket>), NetworkError> {
-    let cable = |error: rtscope_sys::Error| NetworkError::Cable(error.to_string());
     let bind = |at: Ipv4Addr| UdpSocket::bind((at, 0)).map_err(io_error("open a UDP socket"));
     let local =
         |socket: &UdpSocket| socket.local_addr().map_err(io_error("read a socket's address"));
@@ -389,7 +391,6 @@ fn ethernet_pair(
     path: &FramePath,
     sides: &LocalSides,
 ) -> Result<(SocketWire, Option<PeerSocket>), NetworkError> {
-    let cable = |error: rtscope_sys::Error| NetworkError::Cable(error.to_string());
     sides.enter_far().map_err(cable)?;
     let interface = usable(LocalSides::FAR_DEVICE)?;
     let peer = PeerSocket::Ethernet(ethernet(&interface)?, interface.mac);

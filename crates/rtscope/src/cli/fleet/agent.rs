@@ -52,7 +52,7 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         What::List => tell(&agent::list(&hold, &mut io::stdout())?)?,
         What::Send => agent::send(&hold, args.offset, &mut io::stdout().lock())?,
         What::Release => {
-            tell(&if agent::release(&hold)? { "released" } else { "held" })?;
+            tell(&agent::release(&hold)?)?;
         }
     }
     Ok(ExitCode::from(exit::PASS))
