@@ -163,6 +163,7 @@ fn connected(name: &str, address: SocketAddr) -> Result<TcpStream, ThroughputErr
     Ok(control)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn cable(error: rtscope_sys::Error) -> ThroughputError {
     ThroughputError::Cable(error.to_string())
 }

@@ -323,6 +323,7 @@ fn io_error(what: &str) -> impl FnOnce(io::Error) -> NetworkError {
     move |error| NetworkError::Io(what, error)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn cable(error: rtscope_sys::Error) -> NetworkError {
     NetworkError::Cable(error.to_string())
 }
