@@ -3,8 +3,8 @@
 //!
 //! The kernel numbers the edges of a line. A number that is left out is an edge that the kernel saw and had
 //! no room for: it is counted, and the time around it is a gap. What it can't show: edges that the chip
-//! itself swallowed, because they came faster than its interrupt was served; and how late the interrupt
-//! was, which is in the stamp.
+//! itself swallowed, because they came faster than its interrupt was served; edges that came before the
+//! interrupt's thread ran, which gives the numbers; and how late the interrupt was, which is in the stamp.
 
 use std::{os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
