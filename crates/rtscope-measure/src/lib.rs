@@ -224,7 +224,7 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
         ));
     }
     let why = *outcome.as_ref().unwrap_or(&EndReason::Failed);
-    let after = environment::collect(&options.tree);
+    let after = environment::collect_again(&options.tree, &before);
     stream.recorder.environment("environment.after.json", &after);
     stream.emit(Event::run_ended(why));
     let (source, not_written) = stream.into_recorder().finish();
@@ -235,14 +235,14 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
 /// memory, and what its loads need.
 pub fn check_plan(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
     let (mut plan, found) = (plan.clone(), environment::collect(tree));
-    machine::leave_out(&mut plan, &found);
+    machine::leave_out(&mut plan, &found.cpus.usable());
     lay_out(&plan, &found, tree).map(drop)
 }
 
 /// Leaves out the phases that no machine with a single CPU can measure, if this is one. What was left out is for
 /// [`RunOptions::findings`].
 pub fn leave_out(plan: &mut Plan, tree: &Tree) -> Option<Finding> {
-    machine::leave_out(plan, &environment::collect(tree))
+    machine::leave_out(plan, &environment::usable(tree))
 }
 
 /// The sessions of a plan on this machine, and what will start their loads.

@@ -140,6 +140,14 @@ pub struct Cpus {
     pub each: Vec<Cpu>,
 }
 
+impl Cpus {
+    /// The CPUs that run and that this process was allowed to use.
+    #[must_use]
+    pub fn usable(&self) -> CpuSet {
+        self.allowed.common(&self.online)
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cpu {

@@ -50,10 +50,7 @@ pub fn guarded(text: &str, colour: bool) -> Cow<'_, str> {
 ///
 /// As `serde_json::from_str`.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
-    // Only an escape or a character beyond ASCII can make a text that is not printable: most lines
-    // of a record have neither.
-    let is_plain = |byte: u8| byte != b'\\' && byte < 0x7f;
-    if text.bytes().all(is_plain) {
+    if is_plain(text) {
         return serde_json::from_str(text);
     }
     let mut value = serde_json::from_str(text)?;
@@ -65,7 +62,26 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 /// The same value, every text in it [`printable`]. A value that JSON can't hold stays as it is.
 #[must_use]
 pub fn with_printable_texts<T: Serialize + DeserializeOwned>(value: T) -> T {
-    serde_json::to_string(&value).and_then(|text| from_json(&text)).unwrap_or(value)
+    match serde_json::to_string(&value) {
+        Ok(text) if !is_plain(&text) => from_json(&text).unwrap_or(value),
+        _ => value,
+    }
+}
+
+/// Whether every text in a JSON text is printable, as far as a look at its bytes tells: most lines of a record are.
+/// Only a character beyond ASCII, or an escape of something else than a quote or a backslash, can make one that isn't.
+fn is_plain(json: &str) -> bool {
+    let mut bytes = json.bytes();
+    while let Some(byte) = bytes.next() {
+        let is_harmless = match byte {
+            b'\\' => matches!(bytes.next(), Some(b'"' | b'\\')),
+            byte => byte < 0x7f,
+        };
+        if !is_harmless {
+            return false;
+        }
+    }
+    true
 }
 
 /// Makes every text in a document [`printable`], keys too.
@@ -166,6 +182,7 @@ mod tests {
         let read: Vec<String> =
             from_json(r#"["a\u001b[2K", "\u009b", "\"q\"", "b"]"#).expect("json");
         assert_eq!(read, ["a\\u001b[2K", "\\u009b", "\"q\"", "b"]);
+        assert!(is_plain(r#"["\"q\" c:\\u001b"]"#), "a backslash before a letter is no escape");
         let number: u64 = from_json("18446744073709551615").expect("a number");
         assert_eq!(number, u64::MAX);
         let map = std::collections::BTreeMap::from([("k\n".to_owned(), "v\x07".to_owned())]);

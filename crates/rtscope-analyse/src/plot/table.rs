@@ -18,7 +18,7 @@ impl Table {
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
-        debug_assert_eq!(row.len(), self.head.len(), "{row:?}");
+        assert_eq!(row.len(), self.head.len(), "{row:?}");
         self.rows.push(row);
     }
 

@@ -44,7 +44,8 @@ pub fn memory_node(tree: &Tree, cpu: u32) -> i32 {
 }
 
 /// The CPUs that run; empty when neither `/sys` nor `/proc` shows them.
-pub(crate) fn online(tree: &Tree) -> CpuSet {
+#[must_use]
+pub fn online(tree: &Tree) -> CpuSet {
     let listed = tree.read(format!("{FOLDER}/online")).ok().and_then(|text| text.parse().ok());
     listed.unwrap_or_else(|| {
         let mut names = tree.list(FOLDER);
@@ -55,6 +56,11 @@ pub(crate) fn online(tree: &Tree) -> CpuSet {
         }
         numbered(names, "cpu").into_iter().map(|(cpu, _)| cpu).collect()
     })
+}
+
+/// The CPUs that run and that this process may use.
+pub(crate) fn usable(tree: &Tree) -> CpuSet {
+    allowed(tree).common(&online(tree))
 }
 
 /// The CPUs that this process may use.

@@ -11,13 +11,27 @@ use rtscope_sys::{system, tree::Tree};
 use super::{config, text::between};
 
 pub(super) fn collect(tree: &Tree, live: bool) -> Kernel {
+    with_config(tree, live, |release| config::collect(tree, release))
+}
+
+/// The same once more. The configuration that it was built with is still the same, and most of the work to read.
+pub(super) fn collect_again(tree: &Tree, live: bool, before: &Kernel) -> Kernel {
+    with_config(tree, live, |_| (before.config.clone(), before.config_source.clone()))
+}
+
+/// `config` gives the configuration of a release, and its source.
+fn with_config(
+    tree: &Tree,
+    live: bool,
+    config: impl FnOnce(&str) -> (BTreeMap<String, String>, Option<String>),
+) -> Kernel {
     let release = tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
     let version = tree.read("proc/sys/kernel/version").unwrap_or_default();
     let line = tree.read("proc/cmdline").unwrap_or_default();
     // The file is there since 6.1.
     let machine = tree.read("proc/sys/kernel/arch").ok();
     let machine = machine.or_else(|| live.then(system::machine)).unwrap_or_default();
-    let (config, config_source) = config::collect(tree, &release);
+    let (config, config_source) = config(&release);
     let preemption = Signs {
         version: &version,
         cmdline: &line,

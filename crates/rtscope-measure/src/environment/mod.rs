@@ -37,12 +37,12 @@ use rtscope_sys::{clock::SystemClock, tree::Tree};
 pub(crate) use self::permission::do_one_of;
 pub use self::{
     counters::SystemCounters,
-    cpu::memory_node,
+    cpu::{memory_node, online},
     permission::{permission_advice, placement_advice},
     sysctl::throttling,
 };
 pub(crate) use self::{
-    cpu::online,
+    cpu::usable,
     irq::{InterruptCounters, collect as irqs},
     run_times::RunTimes,
     text::{bracketed, numbered, value},
@@ -61,8 +61,21 @@ pub fn kernel(tree: &Tree) -> Kernel {
 /// empty when the tree is not this machine's own.
 #[must_use]
 pub fn collect(tree: &Tree) -> Environment {
-    let live = tree.path("") == Path::new("/");
-    let kernel = kernel::collect(tree, live);
+    with_kernel(tree, kernel::collect(tree, is_live(tree)))
+}
+
+/// The same once more, after a run.
+pub(crate) fn collect_again(tree: &Tree, before: &Environment) -> Environment {
+    with_kernel(tree, kernel::collect_again(tree, is_live(tree), &before.kernel))
+}
+
+/// Whether this is the machine's own tree.
+fn is_live(tree: &Tree) -> bool {
+    tree.path("") == Path::new("/")
+}
+
+fn with_kernel(tree: &Tree, kernel: Kernel) -> Environment {
+    let live = is_live(tree);
     let cpuinfo = tree.read("proc/cpuinfo").unwrap_or_default();
     let clock = clock(tree, live);
     with_printable_texts(Environment {
@@ -122,6 +135,22 @@ mod tests {
         assert!(found.memory.total_kib.is_some_and(|kib| kib > 1024));
         let own = std::process::id();
         assert!(found.real_time_threads.iter().all(|thread| thread.pid != own));
+    }
+
+    #[test]
+    fn after_a_run_everything_is_read_again_but_what_the_kernel_was_built_with() {
+        let fake = FakeTree::new();
+        fake.file("proc/sys/kernel/osrelease", "6.1.0");
+        fake.file("boot/config-6.1.0", "CONFIG_HZ=250\nCONFIG_PREEMPT_DYNAMIC=y\n");
+        fake.file("sys/kernel/debug/sched/preempt", "none voluntary (full)");
+        let before = collect(&fake.tree);
+        assert_eq!(collect_again(&fake.tree, &before), before);
+        fake.file("sys/kernel/debug/sched/preempt", "(none) voluntary full");
+        fake.file("proc/loadavg", "2.63 1.00 0.04 3/428 2496\n");
+        let after = collect_again(&fake.tree, &before);
+        assert_ne!(after.kernel.preemption, before.kernel.preemption);
+        assert_eq!(after.kernel.config, before.kernel.config);
+        assert_eq!(after, collect(&fake.tree));
     }
 
     #[test]

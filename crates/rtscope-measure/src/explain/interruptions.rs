@@ -113,7 +113,7 @@ pub fn watch(
         format: FORMAT,
         version: options.version.clone(),
         wall_clock: options.wall_clock.clone(),
-        kernel: environment::collect(&options.tree).kernel.release,
+        kernel: environment::kernel(&options.tree).release,
         cpu: options.cpu,
         owner: owner.map(|(tid, name)| Owner { tid, name, ran: tally.sum(Key::Owner) }),
         duration: Nanos(end_ns - begin_ns),

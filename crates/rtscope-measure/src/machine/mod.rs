@@ -58,7 +58,7 @@ pub(crate) fn lay_out(
         first_thread += spec.threads.len() as u32;
         let has_frames = sampler.network.path().is_some();
         limits.check(&need(&spec, first_thread, has_frames)).map_err(RunError::Limit)?;
-        let others = machine.cpus.allowed.common(&machine.cpus.online).without(&measured);
+        let others = machine.cpus.usable().without(&measured);
         let control = if others.is_empty() { machine.cpus.allowed.clone() } else { others };
         spec.network = sampler
             .network
@@ -70,7 +70,7 @@ pub(crate) fn lay_out(
 }
 
 fn measured_cpus(choice: &CpuChoice, machine: &Environment) -> Result<CpuSet, RunError> {
-    let usable = machine.cpus.allowed.common(&machine.cpus.online);
+    let usable = machine.cpus.usable();
     if usable.is_empty() {
         return Err(RunError::NoCpu);
     }
@@ -210,8 +210,7 @@ pub(crate) fn loads_can_start(
 
 /// Leaves out the phases whose loads run beside the measured CPUs (`cpus=others`), on a machine with a single CPU:
 /// nothing is beside it. The other phases are measured all the same. None when all stay.
-pub(crate) fn leave_out(plan: &mut Plan, machine: &Environment) -> Option<Finding> {
-    let usable = machine.cpus.allowed.common(&machine.cpus.online);
+pub(crate) fn leave_out(plan: &mut Plan, usable: &CpuSet) -> Option<Finding> {
     let is_beside = |phase: &Phase| {
         phase.loads.iter().any(|line| line.options.get("cpus").is_some_and(|cpus| cpus == "others"))
     };
@@ -283,11 +282,11 @@ mod tests {
                     figures = { max = '1us' }\nsource = 's'\n";
         let parse = || plan::parse("x", text).expect("a plan");
         let mut all = parse();
-        assert_eq!(leave_out(&mut all, &machine()), None);
+        assert_eq!(leave_out(&mut all, &machine().cpus.usable()), None);
         assert_eq!(all, parse());
         let mut one = machine();
         one.cpus.allowed = "2".parse().expect("a set");
-        let found = leave_out(&mut all, &one).expect("a finding");
+        let found = leave_out(&mut all, &one.cpus.usable()).expect("a finding");
         assert_eq!((found.code.as_str(), all.phases.len()), ("phases-left-out", 2));
         assert!(found.text.ends_with(&quoted(&parse().phases[2].name)), "{}", found.text);
         // What is left can be run, and its text read back.
@@ -300,7 +299,7 @@ mod tests {
         // A plan of nothing else is refused, as before.
         let mut beside = parse();
         beside.phases.drain(..2);
-        assert_eq!(leave_out(&mut beside, &one), None);
+        assert_eq!(leave_out(&mut beside, &one.cpus.usable()), None);
         assert_eq!(beside.phases.len(), 1);
     }
 

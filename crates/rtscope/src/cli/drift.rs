@@ -232,7 +232,7 @@ impl Loops {
 fn measured(mut options: DriftOptions) -> anyhow::Result<DriftRecord> {
     match drift::run(&options) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
-            let ways = super::ways_to_permission(&options.tree);
+            let ways = super::ways_to_permission();
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
             );

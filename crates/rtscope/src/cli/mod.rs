@@ -46,7 +46,6 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 use rtscope_measure::{RunError, tune::TuneError, wave::WaveError};
 use rtscope_model::text::TextError;
-use rtscope_sys::tree::Tree;
 
 use crate::{
     exit,
@@ -362,8 +361,8 @@ fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// How this user gets real-time permission, in one sentence.
-fn ways_to_permission(tree: &Tree) -> String {
-    let permission = rtscope_measure::environment::collect(tree).permission;
+fn ways_to_permission() -> String {
+    let permission = rtscope_measure::environment::permission::collect();
     rtscope_measure::environment::permission_advice(&permission).join("; or ")
 }
 

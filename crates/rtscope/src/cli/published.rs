@@ -60,7 +60,7 @@ impl Choice {
 
 /// Whose figures those of a record are: this machine's, where its kernel made the record.
 pub(super) fn whose(release: &str) -> Whose<'static> {
-    let kernel = environment::collect(&Tree::default()).kernel;
+    let kernel = environment::kernel(&Tree::default());
     let kind = KernelKind::of(kernel.preemption).filter(|_| kernel.release == release);
     Whose { label: "", kernel: kind }
 }

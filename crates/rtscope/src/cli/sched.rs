@@ -189,7 +189,7 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     // An experiment is short: a signal lets it come to its end, which puts settings back.
     let _interrupt = Interrupt::install_patient()?;
-    let record = sched::run(&options).map_err(|error| explained(error, &options))?;
+    let record = sched::run(&options).map_err(explained)?;
     record::write_in(&folder, RECORD, &(serde_json::to_string_pretty(&record)? + "\n"))?;
     print_result(&record, &folder, args.json)?;
     // What doesn't read back as asked answers another question.
@@ -197,11 +197,11 @@ fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// An error with what to do about it.
-fn explained(error: sched::SchedError, options: &sched::SchedOptions) -> anyhow::Error {
+fn explained(error: sched::SchedError) -> anyhow::Error {
     match &error {
         sched::SchedError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
         problem if problem.is_permission() => {
-            let ways = super::ways_to_permission(&options.tree);
+            let ways = super::ways_to_permission();
             anyhow::anyhow!("{error}. To get real-time permission: {ways}")
         }
         _ => error.into(),

@@ -229,7 +229,7 @@ fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {
 fn measured(mut options: ThroughputOptions) -> anyhow::Result<ThroughputRecord> {
     match throughput::run(&options) {
         Err(error) if error.is_permission() => {
-            let ways = super::ways_to_permission(&options.tree);
+            let ways = super::ways_to_permission();
             note!(
                 "rtscope: {error}. To get real-time permission: {ways}. Sampled by an ordinary thread."
             );

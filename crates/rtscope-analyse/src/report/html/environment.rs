@@ -38,7 +38,7 @@ impl EnvironmentView {
             headline: "The record does not say on which machine it was measured".to_owned(),
             groups: Vec::new(),
             tables: Vec::new(),
-            differences: differences(record),
+            differences: differences(record.before.as_ref(), record.after.as_ref()),
         };
         if record.is_imported() {
             view.headline = "An import does not say how the machine was set up".to_owned();
@@ -336,22 +336,23 @@ fn configuration(config: &BTreeMap<String, String>, file: &str) -> (String, Tabl
 const ALWAYS_DIFFERENT: [&str; 3] = ["irqs", "load_average_percent", "memory.available_kib"];
 
 /// What was found before and after, where it is not the same.
-fn differences(record: &Record) -> Table {
+fn differences(before: Option<&Environment>, after: Option<&Environment>) -> Table {
     let mut table = Table::new(["what", "before", "after"]);
-    let (Some(before), Some(after)) = (&record.before, &record.after) else {
-        if record.before.is_some() {
+    let (Some(before), Some(after)) = (before, after) else {
+        if before.is_some() {
             table.note = "What was found after the run is not in the record.".to_owned();
         }
         return table;
     };
-    let flat = |environment: &Environment| {
+    let value = |environment: &Environment| serde_json::to_value(environment).unwrap_or_default();
+    let (mut before, mut after) = (value(before), value(after));
+    drop_equal(&mut before, &mut after);
+    let flat = |value: &Value| {
         let mut flat = BTreeMap::new();
-        if let Ok(value) = serde_json::to_value(environment) {
-            flatten("", &value, &mut flat);
-        }
+        flatten("", value, &mut flat);
         flat
     };
-    let (before, after) = (flat(before), flat(after));
+    let (before, after) = (flat(&before), flat(&after));
     let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     for key in keys {
         let ignored = ALWAYS_DIFFERENT.iter().any(|prefix| key.starts_with(prefix));
@@ -363,6 +364,22 @@ fn differences(record: &Record) -> Table {
         }
     }
     table
+}
+
+/// Drops what two objects have in common: nearly all of it, and most of the work of those who look at the rest.
+fn drop_equal(before: &mut Value, after: &mut Value) {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else { return };
+    before.retain(|key, value| match after.get_mut(key) {
+        Some(other) if value == other => {
+            after.remove(key);
+            false
+        }
+        Some(other) => {
+            drop_equal(value, other);
+            true
+        }
+        None => true,
+    });
 }
 
 /// A JSON value as paths and texts.
@@ -384,5 +401,46 @@ fn flatten(path: &str, value: &Value, flat: &mut BTreeMap<String, String>) {
         other => {
             flat.insert(path.to_owned(), other.to_string());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtscope_model::environment::{Cpus, Kernel};
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_the_same_before_and_after_is_a_difference() {
+        let one = |release: &str, option: &str, governor: Option<&str>| Environment {
+            kernel: Kernel {
+                release: release.to_owned(),
+                config: BTreeMap::from([
+                    ("HZ".to_owned(), "250".to_owned()),
+                    (option.to_owned(), "y".to_owned()),
+                ]),
+                ..Kernel::default()
+            },
+            cpus: Cpus {
+                each: vec![
+                    Cpu::default(),
+                    Cpu { cpu: 1, governor: governor.map(str::to_owned), ..Cpu::default() },
+                ],
+                ..Default::default()
+            },
+            load_average_percent: Some([release.len() as u64, 0, 0]),
+            ..Environment::default()
+        };
+        let before = one("6.1", "SMP", Some("powersave"));
+        let after = one("6.12", "SMT", None);
+        let expected = [
+            ["cpus.each.1.governor", "powersave", "absent"],
+            ["kernel.config.SMP", "y", "absent"],
+            ["kernel.config.SMT", "absent", "y"],
+            ["kernel.release", "6.1", "6.12"],
+        ];
+        let rows = differences(Some(&before), Some(&after)).rows;
+        assert_eq!(rows, expected.map(|row| row.map(str::to_owned).to_vec()));
+        assert!(differences(Some(&before), Some(&before)).rows.is_empty());
     }
 }

@@ -64,7 +64,7 @@ fn mistyped(name: &str) -> Option<&'static str> {
 /// A word that looks like a parameter mistyped, CPUs that aren't there, or all CPUs isolated.
 pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result<String> {
     let line = each.join(" ");
-    let online = environment::collect(&Tree::default()).cpus.online;
+    let online = environment::online(&Tree::default());
     let refused = |text: String| Err(Refused(format!("--boot {text}")).into());
     for word in line.split_whitespace() {
         let name = word.split('=').next().unwrap_or_default().replace('-', "_");
