@@ -64,9 +64,16 @@ pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
     executable(&messages(&[&["build"], words].concat())?)
 }
 
-/// What each step of the tests builds. Another selection of packages has other features: cargo would build the program and
-/// all that it needs once more, which takes minutes.
-pub(crate) const WORKSPACE: [&str; 2] = ["--workspace", "--features=rtscope/parquet"];
+/// What each step of the tests builds, and with what. Another selection of packages has other features, and another compiler
+/// other results: cargo would build the program and all that it needs once more, which takes minutes.
+///
+/// Clippy's driver is the compiler with more lints, and its warnings are in what cargo says of a build. `cargo clippy` would
+/// compile the workspace and all that it needs a second time.
+pub(crate) const WORKSPACE: [&str; 3] = [
+    "--workspace",
+    "--features=rtscope/parquet",
+    "--config=build.rustc-workspace-wrapper='clippy-driver'",
+];
 
 /// A program or an example as the tests' build makes it: rtscope as they start it.
 pub(crate) fn tested(name: &str) -> Result<PathBuf> {

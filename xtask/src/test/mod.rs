@@ -36,11 +36,6 @@ const STEP_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// How much of a failed step's output is printed where no failed test said anything.
 const SHOWN_LINES: usize = 200;
 
-/// The docs are for whoever works on the code: private rooms are in them, and links lead there. Examples in help texts have
-/// addresses as one types them.
-const RUSTDOC_FLAGS: &str =
-    "--deny warnings --allow rustdoc::private_intra_doc_links --allow rustdoc::bare_urls";
-
 /// Cargo locks its folder while it looks whether the tests are built: a compiler that starts later doesn't hold them up.
 const CARGO_LOOKS: Duration = Duration::from_secs(10);
 
@@ -108,8 +103,6 @@ struct Steps {
     computing: Vec<Step>,
     /// Changes and measures the machine.
     measuring: Step,
-    /// Only compile, so they take what CPU time `measuring` leaves: its tests sleep most of the time.
-    compiling: Vec<Step>,
 }
 
 impl Steps {
@@ -147,14 +140,6 @@ impl Steps {
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
             ],
             measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
-            compiling: vec![
-                Step::new(
-                    "clippy",
-                    &format!("clippy {whole} --all-targets -- --deny warnings"),
-                    None,
-                ),
-                Step::new("doc", &format!("doc {whole} --no-deps --document-private-items"), None),
-            ],
         })
     }
 }
@@ -204,6 +189,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
+    run.inside("clippy", || no_warnings(&scratch.join("build.log")));
     run.compute(&steps);
     run.measure(&steps);
     // It changes the machine, and looks at what others change.
@@ -261,13 +247,13 @@ impl Run {
         });
     }
 
-    /// What measures this machine, and beside it what only compiles, with the CPU time that nobody else wants.
+    /// What measures this machine, and beside it what only compiles, with the CPU time that nobody else wants: tests that
+    /// measure sleep most of the time.
     fn measure(&self, steps: &Steps) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(CARGO_LOOKS);
                 yield_to_all();
-                steps.compiling.iter().for_each(|step| self.cargo(step));
                 let log = self.scratch.join("publish.log");
                 self.inside("publish", || publish::trial(&self.scratch.join("publish"), &log));
             });
@@ -289,7 +275,7 @@ impl Run {
     fn cargo(&self, step: &Step) {
         let mut command = shell::cargo();
         command.args(&step.words).env(skips::VARIABLE, &self.skip_file);
-        command.env("RUSTDOCFLAGS", RUSTDOC_FLAGS).env("CARGO_TERM_COLOR", "never");
+        command.env("CARGO_TERM_COLOR", "never");
         let log = self.scratch.join(step.name).with_extension("log");
         begin(step.name);
         let began = Instant::now();
@@ -410,6 +396,20 @@ fn test_counts(log: &str, ok: bool, least: usize) -> Counts {
     counts
 }
 
+/// That cargo said no warning of a build; it says again what it said of what it had built before.
+fn no_warnings(log: &Path) -> Result<String> {
+    match warnings(&fs::read_to_string(log)?) {
+        none if none.is_empty() => Ok("no warnings of the compiler and clippy".to_owned()),
+        warnings => bail!("{warnings}"),
+    }
+}
+
+/// What cargo said of a build from the first warning on.
+fn warnings(log: &str) -> String {
+    let lines = log.lines().skip_while(|line| !line.starts_with("warning"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The parts of the toolchain that the steps call.
 fn components() -> Result<String> {
     let missing: Vec<&str> = [("fmt", "rustfmt"), ("clippy", "clippy")]
@@ -452,14 +452,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_warning_of_a_build_is_found_with_all_after_it() {
+        let built = "   Compiling a v0.1.0\n    Finished `dev` profile target(s) in 1s\n";
+        assert_eq!(warnings(built), "");
+        let said =
+            "warning: redundant clone\n --> a.rs:1:1\nwarning: `a` (lib) generated 1 warning";
+        assert_eq!(warnings(&format!("   Compiling a v0.1.0\n{said}\n")), said);
+    }
+
+    #[test]
     fn each_test_program_is_in_one_step() {
         let programs = test_programs(&crate::root().join("crates")).expect("crates");
         assert!(programs.len() > 10, "{programs:?}");
         let steps = Steps::new(false).expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let Steps { first, guests, computing, measuring, compiling } = &steps;
-            let all = first.iter().chain(computing).chain(compiling).chain([guests, measuring]);
+            let Steps { first, guests, computing, measuring } = &steps;
+            let all = first.iter().chain(computing).chain([guests, measuring]);
             assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }

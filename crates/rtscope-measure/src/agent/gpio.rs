@@ -144,7 +144,7 @@ fn as_wave(chip: &str, folder: &str) -> Result<String, String> {
         || made.failures > 0
         || made.edges + made.missed != 100
     {
-        return Err(format!("{said}"));
+        return Err(said);
     }
     put(&format!("{folder}/sim_gpio1/pull"), "pull-down")?;
     said += &look("edges", chip, folder, EDGES)?;

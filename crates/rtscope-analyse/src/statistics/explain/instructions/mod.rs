@@ -205,6 +205,8 @@ struct Cut<'a> {
     end: u64,
     interrupt: Option<u64>,
     wakeup: Option<u64>,
+    /// The first switch since the wake-up, and the one to the thread.
+    first_switch: Option<u64>,
     switch: Option<u64>,
     user: Option<u64>,
     /// The preempt count, where it is known.
@@ -245,6 +247,8 @@ impl<'a> Cut<'a> {
         let after = |from: Option<u64>| move |run: &&Run| from.is_none_or(|from| run.at > from);
         let switch = within().filter(after(wakeup)).find(|run| entered(run, &SWITCHES));
         let switch = switch.map(|run| run.at);
+        let since = |run: &&Run| run.at >= wakeup.unwrap_or(0) && entered(run, &SWITCHES);
+        let first_switch = walk.runs.iter().find(since).map(|run| run.at);
         let is_user = |run: &&Run| walk.function(run.node) == USER;
         let user = switch.and_then(|from| {
             let mut later = walk.runs.iter().filter(|run| run.at > from && run.at < end);
@@ -256,7 +260,20 @@ impl<'a> Cut<'a> {
         let count = walk.counts.as_ref().and_then(|all| PreemptCount::follow(all, &users));
         let timers = walk.runs.iter().filter(|run| walk.function(run.node) == TIMER);
         let timers = timers.filter_map(|run| run.interrupt_at).collect();
-        Cut { walk, window, shift, begin, end, interrupt, wakeup, switch, user, count, timers }
+        Cut {
+            walk,
+            window,
+            shift,
+            begin,
+            end,
+            interrupt,
+            wakeup,
+            first_switch,
+            switch,
+            user,
+            count,
+            timers,
+        }
     }
 
     /// The instant of a position.
@@ -429,14 +446,9 @@ impl<'a> Cut<'a> {
         (PieceKind::Switching, Some("scheduler".to_owned()))
     }
 
-    /// Whether another thread was switched to since the wake-up.
+    /// Whether another thread was switched to between the wake-up and this.
     fn is_switched(&self, at: u64) -> bool {
-        let since = self.wakeup.unwrap_or(0);
-        self.walk.runs.iter().any(|run| {
-            run.enters
-                && (since..at).contains(&run.at)
-                && SWITCHES.contains(&self.walk.function(run.node))
-        })
+        self.first_switch.is_some_and(|switch| switch < at)
     }
 
     /// The name of a part, and more of the place.
