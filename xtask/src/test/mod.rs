@@ -103,6 +103,8 @@ struct Steps {
     computing: Vec<Step>,
     /// Changes and measures the machine.
     measuring: Step,
+    /// Neither looks at the machine nor changes it, and the result is the same however little CPU time there is.
+    calculating: Step,
 }
 
 impl Steps {
@@ -134,12 +136,13 @@ impl Steps {
                 Some(1),
             ),
             computing: vec![
-                Step::new("unit-tests", &format!("{test} --lib --bins{calculating}"), Some(1)),
+                Step::new("unit-tests", &format!("{test} --lib --bins"), Some(1)),
                 Step::new("other-tests", &four_at_a_time, Some(20)),
                 Step::new("documented", &format!("{test} --test=it -- {DOCUMENTED}"), Some(3)),
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
             ],
             measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
+            calculating: Step::new("calculating-tests", &format!("{test}{calculating}"), Some(20)),
         })
     }
 }
@@ -247,13 +250,14 @@ impl Run {
         });
     }
 
-    /// What measures this machine, and beside it what only compiles, with the CPU time that nobody else wants: tests that
-    /// measure sleep most of the time.
+    /// What measures this machine, and beside it what only calculates or compiles, with the CPU time that nobody else wants:
+    /// tests that measure sleep most of the time.
     fn measure(&self, steps: &Steps) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(CARGO_LOOKS);
                 yield_to_all();
+                self.cargo(&steps.calculating);
                 let log = self.scratch.join("publish.log");
                 self.inside("publish", || publish::trial(&self.scratch.join("publish"), &log));
             });
@@ -467,8 +471,8 @@ mod tests {
         let steps = Steps::new(false).expect("crates");
         for (of, name) in programs {
             let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let Steps { first, guests, computing, measuring } = &steps;
-            let all = first.iter().chain(computing).chain([guests, measuring]);
+            let Steps { first, guests, computing, measuring, calculating } = &steps;
+            let all = first.iter().chain(computing).chain([guests, measuring, calculating]);
             assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
         }
     }

@@ -14,10 +14,10 @@ use rtscope_testing::slurm::SlurmCluster;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{REST, document, ready_or_skip, rtscope, text};
+use crate::{REST, any_kernel, document, ready_or_skip, rtscope, text};
 
 /// Each cell in a batch of its own. `--fresh` keeps records of earlier tests out.
-const MATRIX: &str = "lab matrix rest.toml -k debian-rt --fresh --batch 1s -o out";
+const MATRIX: &str = "lab matrix rest.toml --fresh --batch 1s -o out";
 
 /// Waits as long as guests may take on a busy machine.
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
@@ -92,7 +92,8 @@ fn room_with_plan() -> TempDir {
 }
 
 fn matrix(room: &Path, more: &str) -> Command {
-    let words: Vec<&str> = MATRIX.split(' ').chain(more.split(' ')).collect();
+    let words = MATRIX.split(' ').chain(["-k", any_kernel()]).chain(more.split(' '));
+    let words: Vec<&str> = words.collect();
     let mut command = rtscope(room, &words);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
@@ -111,7 +112,7 @@ fn batches_on_this_machine_survive_the_end_of_a_task_and_of_rtscope() {
     let mut first = matrix(room.path(), LOCAL).spawn().expect("starts");
     wait_for("a guest", || guests(&out) > 0);
     owners(&out).into_values().take(1).for_each(kill);
-    wait_for("a record", || names_in(&out).iter().any(|name| name.starts_with("debian-rt")));
+    wait_for("a record", || names_in(&out).iter().any(|name| name.starts_with(any_kernel())));
     wait_for("another guest", || guests(&out) > 0);
     first.kill().expect("killed");
     first.wait().expect("gone");
@@ -127,7 +128,7 @@ fn batches_on_this_machine_survive_the_end_of_a_task_and_of_rtscope() {
     for (more, said) in
         [("--seeds 3 --engine local", "seed3 differs"), ("--seeds 2", "add --engine")]
     {
-        let words = format!("lab matrix rest.toml -k debian-rt -o out {more}");
+        let words = format!("lab matrix rest.toml -k {} -o out {more}", any_kernel());
         let words: Vec<&str> = words.split(' ').collect();
         let output = rtscope(room.path(), &words).output().expect("starts");
         assert!(!output.status.success() && text(&output).contains(said), "{}", text(&output));

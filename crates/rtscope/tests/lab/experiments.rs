@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{is_kept, ready_or_skip, room, rtscope, skip, text};
+use crate::{any_kernel, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// A kernel of our own that boots with two CPUs in virtual time, when it was built on this machine.
 const OWN: &str = "tiny-6.12-rt";
@@ -83,7 +83,7 @@ fn ordinary_tasks_keep_their_order_in_every_round_in_a_guest() {
         return;
     }
     let room = room();
-    let document = run_with("--work 1ms", room.path(), &["ada-order"], &["--kernel", "debian-rt"]);
+    let document = run_with("--work 1ms", room.path(), &["ada-order"], &["--kernel", any_kernel()]);
     let order = &find(&document["guests"][0], "ada-order")["order"];
     assert_eq!((&order["rounds"], &order["kept"]), (&5.into(), &5.into()), "{order:#}");
 }

@@ -10,7 +10,7 @@ use std::{
 
 use rtscope_lab::{cache::Cache, program::GuestProgram};
 
-use crate::{document, emulators, is_kept, ready_or_skip, room, rtscope, skip, text};
+use crate::{any_kernel, document, emulators, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// A plan of 50 ms: the guests here end before it does.
 const SHORT: &str = "
@@ -86,10 +86,10 @@ fn ctrl_c_ends_the_guests_and_keeps_their_consoles() {
     let room = room();
     let mark = room.path().join("out").display().to_string();
     let words =
-        ["lab", "run", "small.toml", "--kernel", "debian-stock", "--fresh", "--memory", "1024"];
+        ["lab", "run", "small.toml", "--kernel", any_kernel(), "--fresh", "--memory", "1024"];
     let mut command = rtscope(room.path(), &[&words[..], &["--out", "out"]].concat());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-    let console = room.path().join("out/debian-stock-seed1/console.txt");
+    let console = room.path().join(format!("out/{}-seed1/console.txt", any_kernel()));
     let until = Instant::now() + Duration::from_secs(300);
     // The guest's agent speaks: the kernel is fetched and has booted.
     while !fs::read_to_string(&console).is_ok_and(|said| said.contains("rtscope: phase"))
