@@ -67,8 +67,9 @@ pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
 /// What each step of the tests builds, and with what. Another selection of packages has other features, and another compiler
 /// other results: cargo would build the program and all that it needs once more, which takes minutes.
 ///
-/// Clippy's driver is the compiler with more lints, and its warnings are in what cargo says of a build. `cargo clippy` would
-/// compile the workspace and all that it needs a second time.
+/// Clippy's driver is the compiler with more lints, and its warnings are in cargo's output of a build. `cargo clippy` would
+/// compile the workspace and all that it needs a second time. The driver optimizes less before LLVM does, and leaves out
+/// the compiler's checks of pointers: the nightly workflow tests what has unsafe code with the compiler itself.
 pub(crate) const WORKSPACE: [&str; 3] = [
     "--workspace",
     "--features=rtscope/parquet",

@@ -39,6 +39,9 @@ const SHOWN_LINES: usize = 200;
 /// Cargo locks its folder while it looks whether the tests are built: a compiler that starts later doesn't hold them up.
 const CARGO_LOOKS: Duration = Duration::from_secs(10);
 
+/// The step that compiles, with clippy's driver.
+const BUILD: &str = "build";
+
 /// Words for cargo, and what the step is called.
 struct Step {
     name: &'static str,
@@ -128,7 +131,7 @@ impl Steps {
         Ok(Steps {
             first: vec![
                 Step::new("fmt", "fmt --all --check -- --color=never", None),
-                Step::new("build", &format!("test {whole} --no-run"), None),
+                Step::new(BUILD, &format!("test {whole} --no-run"), None),
             ],
             guests: Step::new(
                 "lab-tests",
@@ -136,7 +139,7 @@ impl Steps {
                 Some(1),
             ),
             computing: vec![
-                Step::new("unit-tests", &format!("{test} --lib --bins"), Some(1)),
+                Step::new("unit-tests", &format!("{test} --lib --bins --test usage"), Some(1)),
                 Step::new("other-tests", &four_at_a_time, Some(20)),
                 Step::new("documented", &format!("{test} --test=it -- {DOCUMENTED}"), Some(3)),
                 Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
@@ -192,7 +195,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    run.inside("clippy", || no_warnings(&scratch.join("build.log")));
+    run.inside("clippy", || no_warnings(&scratch.join(BUILD).with_extension("log")));
     run.compute(&steps);
     run.measure(&steps);
     // It changes the machine, and looks at what others change.
@@ -400,18 +403,31 @@ fn test_counts(log: &str, ok: bool, least: usize) -> Counts {
     counts
 }
 
-/// That cargo said no warning of a build; it says again what it said of what it had built before.
+/// Fails if a compiler printed a warning while cargo built. Cargo repeats the warnings of what it built earlier.
 fn no_warnings(log: &Path) -> Result<String> {
-    match warnings(&fs::read_to_string(log)?) {
-        none if none.is_empty() => Ok("no warnings of the compiler and clippy".to_owned()),
+    let log = fs::read_to_string(log)?;
+    if log.lines().any(|line| line.starts_with("error")) {
+        bail!("not known: the build failed");
+    }
+    match warnings(&log) {
+        none if none.is_empty() => Ok("no warnings".to_owned()),
         warnings => bail!("{warnings}"),
     }
 }
 
-/// What cargo said of a build from the first warning on.
+/// The warnings that have a place in a file, with what the compiler said of them. What cargo says for itself, of the network for
+/// example, is no warning of ours.
 fn warnings(log: &str) -> String {
-    let lines = log.lines().skip_while(|line| !line.starts_with("warning"));
-    lines.collect::<Vec<_>>().join("\n")
+    let lines: Vec<&str> = log.lines().collect();
+    let is_ours = |pair: &[&str]| {
+        pair[0].starts_with("warning: ") && pair[1].trim_start().starts_with("--> ")
+    };
+    let begins = (0..lines.len()).filter(|n| lines[*n..].get(..2).is_some_and(is_ours));
+    let whole = begins.map(|n| {
+        let until_blank = lines[n..].iter().take_while(|line| !line.is_empty());
+        until_blank.copied().collect::<Vec<_>>().join("\n")
+    });
+    whole.collect::<Vec<_>>().join("\n\n")
 }
 
 /// The parts of the toolchain that the steps call.
@@ -456,12 +472,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_of_a_build_is_found_with_all_after_it() {
-        let built = "   Compiling a v0.1.0\n    Finished `dev` profile target(s) in 1s\n";
-        assert_eq!(warnings(built), "");
-        let said =
-            "warning: redundant clone\n --> a.rs:1:1\nwarning: `a` (lib) generated 1 warning";
-        assert_eq!(warnings(&format!("   Compiling a v0.1.0\n{said}\n")), said);
+    fn a_warning_of_a_compiler_is_found_and_one_of_the_network_is_none() {
+        let cargo = "    Updating index\nwarning: spurious network error (3 tries remaining)\n   Compiling a v0.1.0\n";
+        assert_eq!(warnings(&format!("{cargo}    Finished `dev` profile in 1s\n")), "");
+        let said = "warning: redundant clone\n  --> a.rs:1:1\n   |\n1  | a";
+        let sum = "warning: `a` (lib) generated 1 warning";
+        assert_eq!(warnings(&format!("{cargo}{said}\n\n{sum}\n")), said);
     }
 
     #[test]

@@ -105,7 +105,10 @@ const FLOOD: u32 = 3_000;
 fn look(what: &str, chip: &str, folder: &str, made: u32) -> Result<String, String> {
     let mut input = InputLine::open(chip, "1", &Tree::default()).map_err(|e| e.to_string())?;
     toggle(folder, made)?;
-    let (capture, _) = collect(&mut input, "gpio", &SystemClock::MONOTONIC, LIMITS);
+    let (capture, ended) = collect(&mut input, "gpio", &SystemClock::MONOTONIC, LIMITS);
+    if let Some(why) = ended {
+        return Err(format!("{what}: {why}"));
+    }
     let (seen, lost) = (capture.edges.len(), capture.made_in_gaps.unwrap_or(0));
     let told = format!("{what}: {made} made, {seen} seen, {lost} lost");
     match u64::from(made).checked_sub(seen as u64 + lost) {

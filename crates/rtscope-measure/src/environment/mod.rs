@@ -52,7 +52,7 @@ pub(crate) use self::{
 /// The kernel of a tree that shows no more than its kernel, such as what a guest brought of its own.
 #[must_use]
 pub fn kernel(tree: &Tree) -> Kernel {
-    kernel::collect(tree, false)
+    with_printable_texts(kernel::collect(tree, false))
 }
 
 /// Everything about the machine that may bear on latency. Takes some milliseconds.

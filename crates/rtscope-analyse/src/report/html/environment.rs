@@ -366,7 +366,7 @@ fn differences(before: Option<&Environment>, after: Option<&Environment>) -> Tab
     table
 }
 
-/// Drops what two objects have in common: nearly all of it, and most of the work of those who look at the rest.
+/// Drops what both objects have in common, which is nearly all of it, so that little is left to compare.
 fn drop_equal(before: &mut Value, after: &mut Value) {
     let (Value::Object(before), Value::Object(after)) = (before, after) else { return };
     before.retain(|key, value| match after.get_mut(key) {

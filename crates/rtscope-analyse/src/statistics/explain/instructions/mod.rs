@@ -10,6 +10,7 @@
 mod choose;
 mod code;
 mod preempt_count;
+mod softirqs;
 mod walk;
 
 use std::collections::{BTreeMap, HashSet};
@@ -22,38 +23,20 @@ use rtscope_model::{
 use serde::Serialize;
 
 pub(in crate::statistics) use self::choose::origin_ns;
+pub(super) use self::softirqs::SOFTIRQS;
 pub use self::{
     choose::{ChosenWakeup, above_ns, choose},
     code::Processor,
 };
 use self::{
     preempt_count::{OffSection, PreemptCount},
+    softirqs::{RUN_SOFTIRQS, softirq_of},
     walk::{NodeId, Run, SWITCHES, USER, Walk},
 };
 use super::{Certainty, Explained, Piece, PieceKind, RETURN, cpu, merged};
 
 /// Functions that wake a thread.
 const WAKES: [&str; 2] = ["try_to_wake_up", "wake_up_process"];
-
-/// Functions that run softirqs.
-const RUN_SOFTIRQS: [&str; 3] = ["__do_softirq", "handle_softirqs", "__softirqentry_text_start"];
-
-/// The handlers of softirqs by their numbers (`include/linux/interrupt.h`); some have had several names.
-const HANDLERS: [&[&str]; 10] = [
-    &["tasklet_hi_action"],
-    &["run_timer_softirq"],
-    &["net_tx_action"],
-    &["net_rx_action"],
-    &["blk_done_softirq"],
-    &["irq_poll_softirq"],
-    &["tasklet_action"],
-    &["run_rebalance_domains", "sched_balance_softirq"],
-    &["hrtimer_run_softirq"],
-    &["rcu_core_si"],
-];
-
-/// The name of what softirqs take beside their handlers.
-pub(super) const SOFTIRQS: &str = "softirqs";
 
 /// The name of an interrupt of a device.
 pub(super) const DEVICE: &str = "a device";
@@ -594,12 +577,6 @@ impl<'a> Cut<'a> {
         }
         all.into_iter().map(|(functions, ns)| StackTime { functions, ns }).collect()
     }
-}
-
-/// What a softirq is called whose handler this is.
-fn softirq_of(handler: &str) -> Option<String> {
-    let number = HANDLERS.iter().position(|names| names.contains(&handler))?;
-    Some(cpu::section_name(Section::Softirq(number as u32)))
 }
 
 #[cfg(test)]
