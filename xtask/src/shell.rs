@@ -68,8 +68,9 @@ pub(crate) fn built(words: &[&str]) -> Result<PathBuf> {
 /// other results: cargo would build the program and all that it needs once more, which takes minutes.
 ///
 /// Clippy's driver is the compiler with more lints, and its warnings are in cargo's output of a build. `cargo clippy` would
-/// compile the workspace and all that it needs a second time. The driver optimizes less before LLVM does, and leaves out
-/// the compiler's checks of pointers: the nightly workflow tests what has unsafe code with the compiler itself.
+/// compile the workspace and all that it needs a second time. The driver skips
+/// rustc's own (MIR) optimizations and its checks for null and misaligned pointers: the nightly workflow tests the crates
+/// with unsafe code as rustc builds them.
 pub(crate) const WORKSPACE: [&str; 3] = [
     "--workspace",
     "--features=rtscope/parquet",

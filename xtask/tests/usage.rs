@@ -1,4 +1,4 @@
-//! The program as cargo runs it. Without such a test, cargo would build it as a test only, and clippy wouldn't see it.
+//! The real program. This test also makes cargo build it, so that code which only tests use is reported as dead.
 
 use std::process::Command;
 

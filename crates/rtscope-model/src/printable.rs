@@ -68,8 +68,8 @@ pub fn with_printable_texts<T: Serialize + DeserializeOwned>(value: T) -> T {
     }
 }
 
-/// Whether every text in a JSON text is printable, as far as a look at its bytes tells: most lines of a record are.
-/// Only a character beyond ASCII, or an escape of anything but a quote or a backslash, can make one that isn't.
+/// Whether every text in a JSON text is surely printable: those of most lines of a record are. Only DEL, a character beyond
+/// ASCII, or an escape other than `\"` and `\\` can make one that isn't.
 fn is_plain(json: &str) -> bool {
     let mut bytes = json.bytes();
     while let Some(byte) = bytes.next() {

@@ -61,6 +61,10 @@ fn document(workspace: &Path, log: &Path) -> Result<()> {
     let mut cargo = shell::cargo();
     cargo.args(["doc", "--workspace", "--no-deps", "--document-private-items", "--manifest-path"]);
     cargo.arg(workspace.join("Cargo.toml")).env("RUSTDOCFLAGS", RUSTDOC_FLAGS);
+    // As in our own profile, or the procedural macros would be compiled again.
+    let debug = std::env::var("CARGO_PROFILE_DEV_DEBUG");
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", debug.as_deref().unwrap_or("line-tables-only"));
+    cargo.env("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false");
     cargo.env("CARGO_TERM_COLOR", "never");
     cargo.env("CARGO_TARGET_DIR", crate::metadata()?.target_directory);
     let written = shell::logged(&mut cargo, log, DOC_LIMIT)?;
@@ -90,7 +94,7 @@ fn unpack(packages: &BTreeMap<String, PathBuf>, room: &Path) -> Result<()> {
     let (mut members, mut patches) = (String::new(), String::new());
     for (name, file) in packages {
         let mut tar = Command::new("tar");
-        // The time of now: in a package all files have one of years ago, by which cargo sees no change.
+        // Sets the times to now: packaged files all have the same old time, so cargo would see no change.
         shell::output(tar.arg("-xzmf").arg(file).arg("-C").arg(room), UNPACK_LIMIT)?;
         let (of, _version) = name.rsplit_once('-').context("a package without a version")?;
         let _ = write!(members, "{name:?}, ");

@@ -14,7 +14,7 @@ use std::{
 use rtscope_testing::skip::program;
 use serde_json::{Value, json};
 
-/// How long the browser may live: a test that hangs ends here. It may have to do with the CPU time that others leave.
+/// How long the browser may live: a test that hangs ends here. At `SCHED_IDLE` it may get little CPU time.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Arguments that keep Chromium to itself: nothing but the page is loaded.

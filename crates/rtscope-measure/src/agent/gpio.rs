@@ -98,11 +98,10 @@ const EDGES: u32 = 200;
 /// More than the kernel keeps for us.
 const FLOOD: u32 = 3_000;
 
-/// Changes the input, looks at it, and says how many edges were seen and lost.
+/// Changes the input, looks at it, and says how many edges were seen and lost; the lost ones.
 ///
-/// Those that are neither, the kernel never numbered: it numbers edges in the thread of the line's interrupt, and
-/// those that come before that thread ran are one for it.
-fn look(what: &str, chip: &str, folder: &str, made: u32) -> Result<String, String> {
+/// The rest were merged: the interrupt's thread numbers edges, and takes those that came before it ran as one.
+fn look(what: &str, chip: &str, folder: &str, made: u32) -> Result<(String, u64), String> {
     let mut input = InputLine::open(chip, "1", &Tree::default()).map_err(|e| e.to_string())?;
     toggle(folder, made)?;
     let (capture, ended) = collect(&mut input, "gpio", &SystemClock::MONOTONIC, LIMITS);
@@ -112,7 +111,7 @@ fn look(what: &str, chip: &str, folder: &str, made: u32) -> Result<String, Strin
     let (seen, lost) = (capture.edges.len(), capture.made_in_gaps.unwrap_or(0));
     let told = format!("{what}: {made} made, {seen} seen, {lost} lost");
     match u64::from(made).checked_sub(seen as u64 + lost) {
-        Some(merged) if seen > 0 => Ok(format!("{told}, {merged} merged\n")),
+        Some(merged) if seen > 0 => Ok((format!("{told}, {merged} merged\n"), lost)),
         _ => Err(told),
     }
 }
@@ -150,8 +149,12 @@ fn as_wave(chip: &str, folder: &str) -> Result<String, String> {
         return Err(said);
     }
     put(&format!("{folder}/sim_gpio1/pull"), "pull-down")?;
-    said += &look("edges", chip, folder, EDGES)?;
-    said += &look("overflow", chip, folder, FLOOD)?;
+    said += &look("edges", chip, folder, EDGES)?.0;
+    let (flood, lost) = look("overflow", chip, folder, FLOOD)?;
+    if lost == 0 {
+        return Err(format!("the kernel's buffer did not overflow: {flood}"));
+    }
+    said += &flood;
     Ok(said)
 }
 
@@ -177,7 +180,7 @@ fn removed(chip: &str, folder: &str) -> Result<String, String> {
 const LIMITS: CaptureLimits =
     CaptureLimits { duration_ns: 50_000_000, edges_max: 100_000, gaps_max: 10_000, rest: None };
 
-/// Between two changes of the input: the thread of the line's interrupt runs meanwhile, on whatever CPU.
+/// The pause between two changes, in which the thread of the line's interrupt can run.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// Pulls line 1 up and down, an even number of times.

@@ -14,7 +14,7 @@ pub(super) fn collect(tree: &Tree, live: bool) -> Kernel {
     with_config(tree, live, |release| config::collect(tree, release))
 }
 
-/// The same once more. The configuration that it was built with is still the same, and most of the work to read.
+/// Like [`collect`], but takes the configuration from `before`: it can't change, and reading it is most of the work.
 pub(super) fn collect_again(tree: &Tree, live: bool, before: &Kernel) -> Kernel {
     with_config(tree, live, |_| (before.config.clone(), before.config_source.clone()))
 }

@@ -94,8 +94,8 @@ fn is_kept(kernel: &str) -> bool {
     text(&listed).contains(kernel)
 }
 
-/// A real-time kernel for what any kernel would show: our own small one where it was built on this machine, since it needs
-/// two thirds of the time.
+/// A real-time kernel for tests that work with any: our own small one if it was built on this machine, since it takes a third
+/// less time.
 fn any_kernel() -> &'static str {
     static KERNEL: OnceLock<&str> = OnceLock::new();
     KERNEL.get_or_init(|| if is_kept("tiny-6.12-rt") { "tiny-6.12-rt" } else { "debian-rt" })
@@ -127,8 +127,8 @@ fn worst_ns(document: &Value) -> BTreeMap<(String, String), u64> {
     cells.collect()
 }
 
-/// What keeps one CPU for a program and its children.
-const ON_ONE_CPU: [&str; 2] = ["taskset", "--cpu-list=0"];
+/// Pins a program and its children to one CPU.
+const ON_ONE_CPU: [&str; 3] = ["taskset", "-c", "0"];
 
 /// Keeps that CPU busy until it is dropped.
 struct Busy(Child);
@@ -245,7 +245,7 @@ fn a_record_that_was_altered_is_told_from_its_replay(room: &Path) {
     let busy = Busy::start();
     let replay = rtscope(room, &["lab", "replay", "out/debian-rt-seed1"]);
     let mut pinned = Command::new(ON_ONE_CPU[0]);
-    pinned.arg(ON_ONE_CPU[1]).arg(replay.get_program()).args(replay.get_args());
+    pinned.args(&ON_ONE_CPU[1..]).arg(replay.get_program()).args(replay.get_args());
     let again = pinned.current_dir(room).stdin(Stdio::null()).output().expect("starts");
     drop(busy);
     // All others are equal, and what the replay gave for these is what the guest had brought.

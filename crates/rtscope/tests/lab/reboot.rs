@@ -151,7 +151,7 @@ fn nothing_is_left_after_the_last_boot(facts: &Facts) {
     assert_eq!(facts["status-1"], "no setting is changed by rtscope\nexit 0");
     let files = &facts["files-before"];
     assert!(
-        files.contains("  /boot/grub/grub.cfg") && files.contains("/usr/bin/rtscope"),
+        files.contains("  /boot/grub/grub.cfg") && files.contains("  /usr/bin/rtscope"),
         "{files}"
     );
     equal(files, &facts["files-after"]);

@@ -17,8 +17,8 @@ fact() {
     echo "exit $?"
 } >&3 2>&1
 
-# Every file of the root file system with its checksum, and every name with its kind, rights, owner and target. An
-# emulator takes long to read programs and kernels: of those, the size and the time of the last change.
+# Every file of the root file system with its checksum, and every name with its kind, rights, owner and target. Hashing
+# large files is slow in an emulator: from 1 MiB on, size and time of modification stand in.
 files() {
     find / -xdev -type f -size -2048 ! -path /stage -exec md5sum {} + | sort
     find / -xdev -type f -size +2047 -exec stat -c '%s %Y  %n' {} + | sort

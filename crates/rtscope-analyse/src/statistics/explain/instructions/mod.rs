@@ -188,7 +188,7 @@ struct Cut<'a> {
     end: u64,
     interrupt: Option<u64>,
     wakeup: Option<u64>,
-    /// The first switch since the wake-up, and the one to the thread.
+    /// The first switch after the wake-up, to any thread.
     first_switch: Option<u64>,
     switch: Option<u64>,
     user: Option<u64>,
@@ -429,7 +429,7 @@ impl<'a> Cut<'a> {
         (PieceKind::Switching, Some("scheduler".to_owned()))
     }
 
-    /// Whether another thread was switched to between the wake-up and this.
+    /// Whether the CPU switched to another thread between the wake-up and this position.
     fn is_switched(&self, at: u64) -> bool {
         self.first_switch.is_some_and(|switch| switch < at)
     }
