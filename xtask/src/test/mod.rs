@@ -195,11 +195,11 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         scope.spawn(|| run.fetch());
         steps.first.iter().for_each(|step| run.cargo(step));
     });
-    run.inside("clippy", || no_warnings(&scratch.join(BUILD).with_extension("log")));
+    run.inside("clippy", || no_warnings(&run.log(BUILD)));
     run.compute(&steps);
     run.measure(&steps);
     // It changes the machine, and looks at what others change.
-    run.inside("soak", || soak::short(&scratch.join("soak-short.log")));
+    run.inside("soak", || soak::short(&run.log("soak-short")));
     run.skips();
 
     println!("{:7.1} s  all steps", began.elapsed().as_secs_f64());
@@ -227,10 +227,15 @@ impl Run {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where the whole output of a step is.
+    fn log(&self, step: &str) -> PathBuf {
+        self.scratch.join(format!("{step}.log"))
+    }
+
     /// What the tests read our pages and exports with: waits for the network, and needs no program of ours.
     fn fetch(&self) {
         for package in &fetched::ALL {
-            let log = self.scratch.join(format!("{}.log", package.name));
+            let log = self.log(package.name);
             let link = self.scratch.join(package.name);
             let tools = crate::tools().unwrap_or_else(|_| self.scratch.join("tools"));
             self.inside(package.name, || fetched::fetch(package, &tools, &link, &log));
@@ -241,7 +246,7 @@ impl Run {
     /// steps. Not beside the tests that measure: their loads need the CPUs too, and each run of the program
     /// restores what one of these tests has left on purpose.
     fn compute(&self, steps: &Steps) {
-        let log = self.scratch.join("kernel.log");
+        let log = self.log("kernel");
         thread::scope(|scope| {
             scope.spawn(|| {
                 self.inside("kernel", || kernel::make(&log));
@@ -261,7 +266,7 @@ impl Run {
                 thread::sleep(CARGO_LOOKS);
                 yield_to_all();
                 self.cargo(&steps.calculating);
-                let log = self.scratch.join("publish.log");
+                let log = self.log("publish");
                 self.inside("publish", || publish::trial(&self.scratch.join("publish"), &log));
             });
             self.cargo(&steps.measuring);
@@ -283,7 +288,7 @@ impl Run {
         let mut command = shell::cargo();
         command.args(&step.words).env(skips::VARIABLE, &self.skip_file);
         command.env("CARGO_TERM_COLOR", "never");
-        let log = self.scratch.join(step.name).with_extension("log");
+        let log = self.log(step.name);
         begin(step.name);
         let began = Instant::now();
         let outcome = shell::logged(&mut command, &log, STEP_LIMIT);
@@ -349,7 +354,7 @@ impl Run {
 
     /// The book needs mdBook, which is fetched, or built where it can't be.
     fn book(&self) {
-        let log = self.scratch.join("book.log");
+        let log = self.log("book");
         let mut program = None;
         self.inside("mdbook", || {
             program = book::find(&log)?;

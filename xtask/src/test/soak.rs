@@ -17,11 +17,12 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// Runs it as a process of its own, because it takes its own mounts.
 pub(super) fn short(log: &Path) -> Result<String> {
-    // This very file is gone: the tests' build made the program anew.
-    let mut command = Command::new(shell::tested("xtask")?);
+    let program = shell::tested("rtscope")?;
+    // Not this very program: its file is gone since the tests' build made it anew.
+    let mut command = Command::new(program.with_file_name("xtask"));
     command.args(["soak", "--mild", "--for", LASTS, "--seed", SEED]);
     command.args(["--only", "kill,term,int,stop,disk,tracefs"]);
-    command.arg("--program").arg(shell::tested("rtscope")?);
+    command.arg("--program").arg(program);
     let soaked = shell::logged(&mut command, log, LIMIT)?;
     let counts = soaked.log.lines().find(|line| line.contains(" rounds, "));
     let counts = counts.and_then(|line| line.split(", ").nth(2)).unwrap_or_default();
