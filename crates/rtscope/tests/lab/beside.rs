@@ -5,10 +5,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{any_kernel, document, is_kept, ready_or_skip, room, rtscope, skip, text};
-
-/// The one real-time kernel of our own, when it was built on this machine: nothing is built here.
-const OWN: &str = "tiny-6.12-rt";
+use crate::{OWN, any_kernel, document, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// A plan of one cell at rest, and one whose load needs a module of the kernel.
 const REST: &str = "

@@ -5,10 +5,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{any_kernel, is_kept, ready_or_skip, room, rtscope, skip, text};
-
-/// A kernel of our own that boots with two CPUs in virtual time, when it was built on this machine.
-const OWN: &str = "tiny-6.12-rt";
+use crate::{OWN, any_kernel, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// Boots each kernel once and runs the experiments: 150 ms of work each, an instruction takes 8 ns.
 fn run(folder: &Path, experiments: &[&str], words: &[&str]) -> Value {

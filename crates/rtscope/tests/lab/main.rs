@@ -94,11 +94,13 @@ fn is_kept(kernel: &str) -> bool {
     text(&listed).contains(kernel)
 }
 
-/// A real-time kernel for tests that work with any: our own small one if it was built on this machine, since it takes a third
-/// less time.
+/// The small real-time kernel of our own, which is built once for a machine before these tests run.
+const OWN: &str = "tiny-6.12-rt";
+
+/// A real-time kernel for tests that work with any: our own if it was built on this machine, since it takes a third less time.
 fn any_kernel() -> &'static str {
     static KERNEL: OnceLock<&str> = OnceLock::new();
-    KERNEL.get_or_init(|| if is_kept("tiny-6.12-rt") { "tiny-6.12-rt" } else { "debian-rt" })
+    KERNEL.get_or_init(|| if is_kept(OWN) { OWN } else { "debian-rt" })
 }
 
 /// A folder with the plan.
@@ -243,10 +245,10 @@ fn a_record_that_was_altered_is_told_from_its_replay(room: &Path) {
     assert!(!record.join("plan.toml").exists(), "the altered record is still there");
 
     let busy = Busy::start();
-    let replay = rtscope(room, &["lab", "replay", "out/debian-rt-seed1"]);
+    let replay = [env!("CARGO_BIN_EXE_rtscope"), "lab", "replay", "out/debian-rt-seed1"];
     let mut pinned = Command::new(ON_ONE_CPU[0]);
-    pinned.args(&ON_ONE_CPU[1..]).arg(replay.get_program()).args(replay.get_args());
-    let again = pinned.current_dir(room).stdin(Stdio::null()).output().expect("starts");
+    pinned.args(&ON_ONE_CPU[1..]).args(replay).current_dir(room).stdin(Stdio::null());
+    let again = pinned.output().expect("starts");
     drop(busy);
     // All others are equal, and what the replay gave for these is what the guest had brought.
     assert_eq!(again.status.code(), Some(2), "{}", text(&again));

@@ -9,7 +9,7 @@ use rtscope_testing::{
 };
 use serde_json::{Value, json};
 
-use crate::{emulators, ready_or_skip, rtscope, skip, text};
+use crate::{OWN, emulators, ready_or_skip, rtscope, skip, text};
 
 const NODE: &str = "6870c1b3aaaaaaaaaaaaaaaa";
 const BROKEN: &str = "6870c1b3bbbbbbbbbbbbbbbb";
@@ -69,7 +69,7 @@ fn a_job_s_kernel_is_judged_in_guests_and_posted_once_after_a_kill() {
     if program("curl").is_none() {
         return skip(test, "without curl");
     }
-    let Some(kernel) = Cache::default().find("tiny-6.12-rt") else {
+    let Some(kernel) = Cache::default().find(OWN) else {
         return skip(test, "needs the small real-time kernel (rtscope kernel build tiny-6.12-rt)");
     };
     let room = tempfile::tempdir().expect("a folder");

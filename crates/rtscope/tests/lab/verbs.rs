@@ -4,10 +4,7 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 
 use serde_json::Value;
 
-use crate::{is_kept, ready_or_skip, room, rtscope, skip, text};
-
-/// A kernel that boots in seconds and has simulated GPIO lines, when it was built on this machine.
-const OWN: &str = "tiny-6.12-rt";
+use crate::{OWN, is_kept, ready_or_skip, room, rtscope, skip, text};
 
 /// Whether the emulator and the kernel are there.
 fn is_ready(test: &str) -> bool {
