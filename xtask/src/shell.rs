@@ -79,9 +79,14 @@ pub(crate) const WORKSPACE: [&str; 3] = [
 
 /// A program or an example as the tests' build makes it: rtscope as they start it.
 pub(crate) fn tested(name: &str) -> Result<PathBuf> {
-    let all = executables(&messages(&[&["test", "--no-run"], &WORKSPACE[..]].concat())?);
+    let all = executables(&messages_of_tests()?);
     let found = all.into_iter().find(|path| path.file_name().is_some_and(|it| it == name));
     found.with_context(|| format!("cargo built no {name} for the tests"))
+}
+
+/// What cargo tells programs of the tests' build.
+pub(crate) fn messages_of_tests() -> Result<String> {
+    messages(&[&["test", "--no-run"], &WORKSPACE[..]].concat())
 }
 
 /// What cargo tells programs of a build.
@@ -109,7 +114,17 @@ pub(crate) fn executables(messages: &str) -> Vec<PathBuf> {
 /// Runs a program with all of its output in a file. A file, not a pipe: a process that the program
 /// leaves behind can't hold us up.
 pub(crate) fn logged(command: &mut Command, log: &Path, limit: Duration) -> Result<Finished> {
-    let file = create(log)?;
+    create(log)?;
+    logged_behind(command, log, limit)
+}
+
+/// As [`logged`], with the output behind what the file holds, which is in the log too.
+pub(crate) fn logged_behind(
+    command: &mut Command,
+    log: &Path,
+    limit: Duration,
+) -> Result<Finished> {
+    let file = File::options().append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let status = wait(&mut start(command)?, limit)?;
     Ok(Finished { status, log: read(log)? })

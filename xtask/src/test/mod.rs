@@ -7,16 +7,18 @@
 mod fetched;
 mod kernel;
 mod libtest;
+mod programs;
 mod publish;
 mod skips;
 mod soak;
+mod steps;
 
 use std::{
     fs,
     io::IsTerminal,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -29,146 +31,14 @@ use crate::{
     tidy,
 };
 use libtest::{Counts, Skip};
+use programs::TestProgram;
+use steps::{BUILD, Step, Steps, Work};
 
 /// A step that takes longer hangs. The guests take longest: minutes on two idle cores, several times as long on busy ones.
 const STEP_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// How much of a failed step's output is printed where no failed test said anything.
 const SHOWN_LINES: usize = 200;
-
-/// Cargo locks its folder while it looks whether the tests are built: a compiler that starts later doesn't hold them up.
-const CARGO_LOOKS: Duration = Duration::from_secs(10);
-
-/// The step that compiles, with clippy's driver.
-const BUILD: &str = "build";
-
-/// Words for cargo, and what the step is called.
-struct Step {
-    name: &'static str,
-    words: Vec<String>,
-    /// For a call of `cargo test`, whose tests are counted: fewer than this were not found.
-    tests: Option<usize>,
-}
-
-impl Step {
-    fn new(name: &'static str, words: &str, tests: Option<usize>) -> Step {
-        Step { name, words: words.split(' ').map(str::to_owned).collect(), tests }
-    }
-}
-
-/// The crate whose tests neither change nor measure the machine.
-const CALCULATES: &str = "rtscope-analyse";
-
-/// The tests whose guests take longer than all other tests together.
-const LAB: &str = "lab";
-
-/// Tests of the program that neither change this machine nor judge how late it wakes threads: each has folders, ports and
-/// machines of its own.
-const OF_THEIR_OWN: [&str; 26] = [
-    "accounting::",
-    "check::",
-    "collect::",
-    "command_lines::",
-    "compare::",
-    "doctor::",
-    "doctor_input::",
-    "documents::",
-    "explain_files::",
-    "export::",
-    "fleet",
-    "history::",
-    "hostile::",
-    "import::",
-    "kernels::",
-    "lava::",
-    "long::",
-    "mutations::",
-    "packaging::",
-    "page::",
-    "ps::",
-    "pull_lab::",
-    "skeletons::",
-    "stat::",
-    "streams::",
-    "wrong_input::",
-];
-
-/// The commands of the documents, which change settings of the machine. They are short, and wait for each other where they must.
-const DOCUMENTED: &str = "book::";
-
-/// All calls of cargo.
-struct Steps {
-    /// What the others need.
-    first: Vec<Step>,
-    /// Boots guests, two at a time, beside `computing`, once their kernel is there.
-    guests: Step,
-    /// The result is the same on a busy machine.
-    computing: Vec<Step>,
-    /// Changes and measures the machine.
-    measuring: Step,
-    /// Neither looks at the machine nor changes it, and the result is the same however little CPU time there is.
-    calculating: Step,
-}
-
-impl Steps {
-    /// With `is_long`, also the tests that are ignored since their guests take minutes.
-    fn new(is_long: bool) -> Result<Steps> {
-        let programs = test_programs(&crate::root().join("crates"))?;
-        let chosen = |is_one: &dyn Fn(&(String, String)) -> bool| -> String {
-            let names = programs.iter().filter(|one| is_one(one));
-            names.map(|(_, name)| format!(" --test {name}")).collect()
-        };
-        let calculating = chosen(&|(of, _)| of == CALCULATES);
-        let measuring = chosen(&|(of, name)| of != CALCULATES && name != LAB);
-        let whole = shell::WORKSPACE.join(" ");
-        let test = format!("test {whole} --no-fail-fast");
-        let skipped: String = OF_THEIR_OWN.map(|name| format!(" --skip {name}")).concat();
-        let chosen_ones: String = OF_THEIR_OWN.map(|name| format!(" {name}")).concat();
-        let one_at_a_time =
-            format!("{test}{measuring} -- --test-threads=1{skipped} --skip {DOCUMENTED}");
-        let ignored = if is_long { " --include-ignored" } else { "" };
-        let four_at_a_time = format!("{test} --test=it -- --test-threads=4{chosen_ones}");
-        Ok(Steps {
-            first: vec![
-                Step::new("fmt", "fmt --all --check -- --color=never", None),
-                Step::new(BUILD, &format!("test {whole} --no-run"), None),
-            ],
-            guests: Step::new(
-                "lab-tests",
-                &format!("{test} --test {LAB} -- --test-threads=2{ignored}"),
-                Some(1),
-            ),
-            computing: vec![
-                Step::new("unit-tests", &format!("{test} --lib --bins --test usage"), Some(1)),
-                Step::new("other-tests", &four_at_a_time, Some(20)),
-                Step::new("documented", &format!("{test} --test=it -- {DOCUMENTED}"), Some(3)),
-                Step::new("doc-tests", &format!("{test} --doc"), Some(0)),
-            ],
-            measuring: Step::new("measuring-tests", &one_at_a_time, Some(1)),
-            calculating: Step::new("calculating-tests", &format!("{test}{calculating}"), Some(20)),
-        })
-    }
-}
-
-/// The test programs below a folder of crates: the crate, and the program's name.
-fn test_programs(crates: &Path) -> Result<Vec<(String, String)>> {
-    let mut all = Vec::new();
-    for of in fs::read_dir(crates)? {
-        let of = of?;
-        let Ok(tests) = fs::read_dir(of.path().join("tests")) else { continue };
-        for test in tests {
-            let path = test?.path();
-            let is_one =
-                path.extension().is_some_and(|it| it == "rs") || path.join("main.rs").exists();
-            if let Some(name) = path.file_stem().filter(|_| is_one) {
-                let of = of.file_name().to_string_lossy().into_owned();
-                all.push((of, name.to_string_lossy().into_owned()));
-            }
-        }
-    }
-    all.sort();
-    Ok(all)
-}
 
 /// Runs all steps, however many fail, and prints the counts.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
@@ -181,8 +51,8 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let scratch = crate::scratch()?;
     let skip_file = scratch.join("skips.txt");
     fs::write(&skip_file, "")?;
-    let run = Run { scratch, skip_file, tally: Mutex::default() };
-    let steps = Steps::new(is_long)?;
+    let run = Run { scratch, skip_file, programs: OnceLock::new(), tally: Mutex::default() };
+    let steps = Steps::new(is_long);
 
     run.inside("packages", || Ok(packages::set_up(packages::OF_TESTS)));
     run.inside("components", components);
@@ -193,7 +63,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     run.advisories();
     thread::scope(|scope| {
         scope.spawn(|| run.fetch());
-        steps.first.iter().for_each(|step| run.cargo(step));
+        steps.first.iter().for_each(|step| run.step(step));
     });
     run.inside("clippy", || no_warnings(&run.log(BUILD)));
     run.compute(&steps);
@@ -219,6 +89,8 @@ struct Tally {
 struct Run {
     scratch: &'static Path,
     skip_file: PathBuf,
+    /// The test programs, once they are built.
+    programs: OnceLock<Result<Vec<TestProgram>, String>>,
     tally: Mutex<Tally>,
 }
 
@@ -243,33 +115,32 @@ impl Run {
     }
 
     /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run beside the other
-    /// steps. Not beside the tests that measure: their loads need the CPUs too, and each run of the program
-    /// restores what one of these tests has left on purpose.
+    /// steps. Not beside the tests that measure: their loads need the CPUs too, and each of these steps has runs of the
+    /// program, which restore what one of those tests has left on purpose.
     fn compute(&self, steps: &Steps) {
         let log = self.log("kernel");
         thread::scope(|scope| {
             scope.spawn(|| {
                 self.inside("kernel", || kernel::make(&log));
-                self.cargo(&steps.guests);
+                self.step(&steps.guests);
             });
             self.book();
-            steps.computing.iter().for_each(|step| self.cargo(step));
+            steps.computing.iter().for_each(|step| self.step(step));
             self.instructions();
         });
     }
 
-    /// What measures this machine, and beside it what only calculates or compiles, with the CPU time that nobody else wants:
-    /// tests that measure sleep most of the time.
+    /// What measures this machine, and beside it what only calculates, emulates or compiles: tests that measure sleep most of
+    /// the time.
     fn measure(&self, steps: &Steps) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                thread::sleep(CARGO_LOOKS);
                 yield_to_all();
-                self.cargo(&steps.calculating);
+                steps.patient.iter().for_each(|step| self.step(step));
                 let log = self.log("publish");
                 self.inside("publish", || publish::trial(&self.scratch.join("publish"), &log));
             });
-            self.cargo(&steps.measuring);
+            self.step(&steps.measuring);
         });
     }
 
@@ -283,31 +154,30 @@ impl Run {
         say(name, began.elapsed(), outcome.is_ok(), &text);
     }
 
-    /// A step that is a call of cargo.
-    fn cargo(&self, step: &Step) {
-        let mut command = shell::cargo();
-        command.args(&step.words).env(skips::VARIABLE, &self.skip_file);
-        command.env("CARGO_TERM_COLOR", "never");
-        let log = self.log(step.name);
-        begin(step.name);
+    /// A step that runs cargo or test programs.
+    fn step(&self, Step { name, work }: &Step) {
+        let log = self.log(name);
+        begin(name);
         let began = Instant::now();
-        let outcome = shell::logged(&mut command, &log, STEP_LIMIT);
+        let outcome = self.work(work, &log);
         let took = began.elapsed();
         let finished = match outcome {
             Ok(finished) => finished,
             Err(e) => {
                 self.count_one(false);
-                return say(step.name, took, false, &format!("{e:#}"));
+                return say(name, took, false, &format!("{e:#}"));
             }
         };
-        let (ok, text) = match step.tests {
-            Some(least) => self.count_tests(&finished, least),
-            None => {
+        let (ok, text) = match work {
+            Work::CargoTest(_, least) | Work::Programs(_, _, least) => {
+                self.count_tests(&finished, *least)
+            }
+            Work::Cargo(_) => {
                 self.count_one(finished.is_ok());
                 (finished.is_ok(), String::new())
             }
         };
-        say(step.name, took, ok, &text);
+        say(name, took, ok, &text);
         if !ok {
             match libtest::failures(&finished.log).join("\n\n") {
                 none if none.is_empty() => {
@@ -316,7 +186,24 @@ impl Run {
                 failures => println!("{failures}"),
             }
             let how = if finished.status.is_none() { "took too long; its" } else { "failed; its" };
-            println!("{} {how} whole output is in {}", step.name, log.display());
+            println!("{name} {how} whole output is in {}", log.display());
+        }
+    }
+
+    fn work(&self, work: &Work, log: &Path) -> Result<Finished> {
+        let skips = (skips::VARIABLE, self.skip_file.as_path());
+        match work {
+            Work::Cargo(words) | Work::CargoTest(words, _) => {
+                let mut command = shell::cargo();
+                command.args(words).env(skips.0, skips.1).env("CARGO_TERM_COLOR", "never");
+                shell::logged(&mut command, log, STEP_LIMIT)
+            }
+            Work::Programs(chosen, words, _) => {
+                let all =
+                    self.programs.get_or_init(|| programs::all().map_err(|e| format!("{e:#}")));
+                let all = all.as_ref().map_err(|e| anyhow!("{e}"))?;
+                programs::run(all.iter().filter(|it| chosen(it)), words, skips, log, STEP_LIMIT)
+            }
         }
     }
 
@@ -485,20 +372,6 @@ mod tests {
         let sum = "warning: `a` (lib) generated 1 warning";
         let all = format!("{said}\n\n{sum}");
         assert_eq!(warnings(&format!("{cargo}{all}\n")), all);
-    }
-
-    #[test]
-    fn each_test_program_is_in_one_step() {
-        let mut programs = test_programs(&crate::root().join("crates")).expect("crates");
-        programs.extend(test_programs(crate::root()).expect("the chores"));
-        assert!(programs.len() > 10, "{programs:?}");
-        let steps = Steps::new(false).expect("crates");
-        for (of, name) in programs {
-            let has = |step: &&Step| step.words.windows(2).any(|two| two == ["--test", &name]);
-            let Steps { first, guests, computing, measuring, calculating } = &steps;
-            let all = first.iter().chain(computing).chain([guests, measuring, calculating]);
-            assert_eq!(all.filter(has).count(), 1, "{of}: {name}");
-        }
     }
 
     #[test]
