@@ -115,19 +115,19 @@ pub(crate) fn executables(messages: &str) -> Vec<PathBuf> {
 /// leaves behind can't hold us up.
 pub(crate) fn logged(command: &mut Command, log: &Path, limit: Duration) -> Result<Finished> {
     create(log)?;
-    logged_behind(command, log, limit)
+    let status = appended(command, log, limit)?;
+    Ok(Finished { status, log: read(log)? })
 }
 
-/// As [`logged`], with the output behind what the file holds, which is in the log too.
-pub(crate) fn logged_behind(
+/// Runs a program, and appends its output to a file that is there. The status as in [`Finished`].
+pub(crate) fn appended(
     command: &mut Command,
     log: &Path,
     limit: Duration,
-) -> Result<Finished> {
+) -> Result<Option<ExitStatus>> {
     let file = File::options().append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-    let status = wait(&mut start(command)?, limit)?;
-    Ok(Finished { status, log: read(log)? })
+    wait(&mut start(command)?, limit)
 }
 
 /// As [`logged`], for a program that may take as long as it likes while it writes: it is killed when it has
@@ -180,7 +180,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("can't write {}", path.display()))
 }
 
-fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
@@ -211,8 +211,7 @@ fn wait_for(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
 
 /// Kills a program and everything that it started.
 pub(crate) fn kill_tree(child: &mut Child) {
-    let below: Vec<String> =
-        descendants(child.id(), &parents()).iter().map(u32::to_string).collect();
+    let below: Vec<String> = processes_below(child.id()).iter().map(u32::to_string).collect();
     let _ = child.kill();
     let _ = Command::new("kill").arg("-KILL").args(below).stderr(Stdio::null()).status();
     let _ = child.wait();
@@ -225,6 +224,11 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
 
 fn shown(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
+}
+
+/// What a process has started, and what that has started.
+pub(crate) fn processes_below(pid: u32) -> Vec<u32> {
+    descendants(pid, &parents())
 }
 
 /// Each running process with its parent.

@@ -34,7 +34,6 @@ pub mod explain;
 pub mod finding;
 pub mod frames;
 pub mod guest;
-pub mod histogram;
 pub mod instructions;
 pub mod interruptions;
 pub mod load;
@@ -59,3 +58,5 @@ pub mod trace;
 pub mod verdict;
 pub mod wave;
 pub mod wire;
+
+pub use rtscope_histogram as histogram;

@@ -5,6 +5,7 @@
 //! `target/xtask/STEP.log`; of a failed one, what its failed tests said or its end is printed.
 
 mod fetched;
+mod idle;
 mod kernel;
 mod libtest;
 mod programs;
@@ -23,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::{
     advisories, book, icount, packages,
@@ -34,7 +35,8 @@ use libtest::{Counts, Skip};
 use programs::TestProgram;
 use steps::{BUILD, Step, Steps, Work};
 
-/// A step that takes longer hangs. The guests take longest: minutes on two idle cores, several times as long on busy ones.
+/// What takes longer hangs: a test program, or a call of cargo. The guests take longest: minutes on two idle cores, several
+/// times as long on busy ones.
 const STEP_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// How much of a failed step's output is printed where no failed test said anything.
@@ -54,16 +56,23 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let run = Run { scratch, skip_file, programs: OnceLock::new(), tally: Mutex::default() };
     let steps = Steps::new(is_long);
 
-    run.inside("packages", || Ok(packages::set_up(packages::OF_TESTS)));
     run.inside("components", components);
-    run.inside("tidy", || match tidy::run()? {
-        true => Ok("the rules hold".to_owned()),
-        false => Err(anyhow!("rules are broken")),
-    });
     run.advisories();
     thread::scope(|scope| {
-        scope.spawn(|| run.fetch());
+        // These wait for the network and the disk most of the time, and the build needs nothing of them.
+        scope.spawn(|| {
+            run.inside("packages", || Ok(packages::set_up(packages::OF_TESTS)));
+            run.fetch();
+            run.inside("tidy", || match tidy::run()? {
+                true => Ok("the rules hold".to_owned()),
+                false => Err(anyhow!("rules are broken")),
+            });
+        });
         steps.first.iter().for_each(|step| run.step(step));
+    });
+    run.inside("programs", || {
+        let all = programs::all()?;
+        Ok(format!("{} are built", run.programs.get_or_init(|| all).len()))
     });
     run.inside("clippy", || no_warnings(&run.log(BUILD)));
     run.compute(&steps);
@@ -90,7 +99,7 @@ struct Run {
     scratch: &'static Path,
     skip_file: PathBuf,
     /// The test programs, once they are built.
-    programs: OnceLock<Result<Vec<TestProgram>, String>>,
+    programs: OnceLock<Vec<TestProgram>>,
     tally: Mutex<Tally>,
 }
 
@@ -115,8 +124,8 @@ impl Run {
     }
 
     /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run beside the other
-    /// steps. Not beside the tests that measure: their loads need the CPUs too, and each of these steps has runs of the
-    /// program, which restore what one of those tests has left on purpose.
+    /// steps. Not beside the tests that measure: their loads need the CPUs too, and most of these steps have runs of the
+    /// program that restore what one of the measuring tests has left on purpose.
     fn compute(&self, steps: &Steps) {
         let log = self.log("kernel");
         thread::scope(|scope| {
@@ -135,12 +144,13 @@ impl Run {
     fn measure(&self, steps: &Steps) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                yield_to_all();
+                idle::yield_to_all();
                 steps.patient.iter().for_each(|step| self.step(step));
                 let log = self.log("publish");
                 self.inside("publish", || publish::trial(&self.scratch.join("publish"), &log));
             });
             self.step(&steps.measuring);
+            idle::stop_yielding();
         });
     }
 
@@ -169,9 +179,8 @@ impl Run {
             }
         };
         let (ok, text) = match work {
-            Work::CargoTest(_, least) | Work::Programs(_, _, least) => {
-                self.count_tests(&finished, *least)
-            }
+            Work::DocTests(_) => self.count_tests(&finished, 1),
+            Work::Programs { least, .. } => self.count_tests(&finished, *least),
             Work::Cargo(_) => {
                 self.count_one(finished.is_ok());
                 (finished.is_ok(), String::new())
@@ -193,15 +202,13 @@ impl Run {
     fn work(&self, work: &Work, log: &Path) -> Result<Finished> {
         let skips = (skips::VARIABLE, self.skip_file.as_path());
         match work {
-            Work::Cargo(words) | Work::CargoTest(words, _) => {
+            Work::Cargo(words) | Work::DocTests(words) => {
                 let mut command = shell::cargo();
                 command.args(words).env(skips.0, skips.1).env("CARGO_TERM_COLOR", "never");
                 shell::logged(&mut command, log, STEP_LIMIT)
             }
-            Work::Programs(chosen, words, _) => {
-                let all =
-                    self.programs.get_or_init(|| programs::all().map_err(|e| format!("{e:#}")));
-                let all = all.as_ref().map_err(|e| anyhow!("{e}"))?;
+            Work::Programs { chosen, words, .. } => {
+                let all = self.programs.get().context("the tests are not built")?;
                 programs::run(all.iter().filter(|it| chosen(it)), words, skips, log, STEP_LIMIT)
             }
         }
@@ -285,7 +292,7 @@ impl Run {
     }
 }
 
-/// The counts of a call of `cargo test`. A test program that dies, or that is not built, has no
+/// The counts of test programs. A program that dies, or that is not built, has no
 /// summary line: a call that fails, or that finds too few tests, has at least one failure.
 fn test_counts(log: &str, ok: bool, least: usize) -> Counts {
     let mut counts = libtest::counts(log);
@@ -337,14 +344,6 @@ fn components() -> Result<String> {
     }
     shell::output(Command::new("rustup").args(["component", "add"]).args(&missing), STEP_LIMIT)?;
     Ok(format!("installed {}", missing.join(" ")))
-}
-
-/// Programs that this thread starts from now on run where no other wants the CPU. Where that isn't possible, they run as
-/// others do.
-fn yield_to_all() {
-    let thread = rustix::thread::gettid().to_string();
-    let mut chrt = Command::new("chrt");
-    let _ = shell::output(chrt.args(["--idle", "--pid", "0", &thread]), STEP_LIMIT);
 }
 
 /// Whoever waits at a terminal sees what for; the step's line goes over it.

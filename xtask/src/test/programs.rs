@@ -1,6 +1,7 @@
-//! Test programs: found in what cargo says of their build, and run as cargo runs them.
+//! Test programs: found in what cargo says of their build, and run in their crates' folders, as cargo does.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
@@ -16,12 +17,10 @@ use crate::shell::{self, Finished};
 /// A test program that cargo has built.
 #[derive(Clone, Debug)]
 pub(super) struct TestProgram {
-    /// Its crate's name.
-    pub(super) of: String,
+    /// Its crate's folder, where it runs.
+    folder: PathBuf,
     /// Its own name, if it is one of `tests/`; none for the unit tests of a crate.
     pub(super) name: Option<String>,
-    /// Where it runs: the crate's folder.
-    folder: PathBuf,
     file: PathBuf,
 }
 
@@ -33,23 +32,35 @@ impl TestProgram {
 
     #[cfg(test)]
     pub(super) fn at(folder: &Path, name: Option<&str>) -> TestProgram {
-        let of = folder.file_name().expect("a crate").to_string_lossy().into_owned();
-        let file = folder.join("not built");
-        TestProgram { of, name: name.map(str::to_owned), folder: folder.to_owned(), file }
+        let (folder, name) = (folder.to_owned(), name.map(str::to_owned));
+        TestProgram { folder, name, file: "not built".into() }
+    }
+
+    /// The name of its crate's folder.
+    pub(super) fn of(&self) -> &str {
+        self.folder.file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
+    fn shown(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{name} of {} ({})", self.of(), self.file.display()),
+            None => format!("unit tests of {} ({})", self.of(), self.file.display()),
+        }
     }
 
     fn of_artifact(artifact: Artifact) -> Option<TestProgram> {
         let file = artifact.executable.filter(|_| artifact.profile.test)?.into_std_path_buf();
-        let folder = artifact.manifest_path.parent()?;
+        let folder = artifact.manifest_path.parent()?.into();
         let name = artifact.target.is_test().then_some(artifact.target.name);
-        let of = folder.file_name()?.to_owned();
-        Some(TestProgram { of, name, folder: folder.into(), file })
+        Some(TestProgram { folder, name, file })
     }
 }
 
-/// All of them, once they are built.
+/// All of them, in the order of their names, once they are built.
 pub(super) fn all() -> Result<Vec<TestProgram>> {
-    Ok(of_messages(&shell::messages_of_tests()?))
+    let mut all = of_messages(&shell::messages_of_tests()?);
+    all.sort_by(|a, b| (&a.folder, &a.name).cmp(&(&b.folder, &b.name)));
+    Ok(all)
 }
 
 fn of_messages(messages: &str) -> Vec<TestProgram> {
@@ -72,18 +83,60 @@ pub(super) fn run<'a>(
     limit: Duration,
 ) -> Result<Finished> {
     fs::write(log, "")?;
-    let mut all = Finished { status: Some(ExitStatus::default()), log: String::new() };
+    let say = |text: &str| -> Result<()> {
+        Ok(File::options().append(true).open(log)?.write_all(text.as_bytes())?)
+    };
+    let mut failed = None;
     for program in programs {
-        let TestProgram { of, folder, file, .. } = program;
-        let heading = format!("\n     Running {} of {of}\n", file.display());
-        File::options().append(true).open(log)?.write_all(heading.as_bytes())?;
-        let mut command = Command::new(file);
-        command.args(words).current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
-        let one = shell::logged_behind(command.env(variable, value), log, limit)?;
-        if all.is_ok() {
-            all.status = one.status;
+        let name = program.shown();
+        say(&format!("\n     Running {name}\n"))?;
+        let mut command = Command::new(&program.file);
+        command.args(words).current_dir(&program.folder).env(variable, value);
+        let ended = shell::appended(&mut command, log, limit);
+        match &ended {
+            Ok(Some(status)) if status.success() => continue,
+            Ok(Some(status)) => say(&format!("\n{name}: {status}\n"))?,
+            Ok(None) => say(&format!("\n{name}: killed after {} s\n", limit.as_secs()))?,
+            Err(e) => say(&format!("\n{name}: {e:#}\n"))?,
         }
-        all.log = one.log;
+        failed.get_or_insert(ended.unwrap_or_default());
     }
-    Ok(all)
+    let status = failed.unwrap_or_else(|| Some(ExitStatus::default()));
+    Ok(Finished { status, log: shell::read(log)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn each_program_runs_and_the_log_says_how_a_failed_one_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = |name: &str, script: &str| {
+            let file = folder.path().join(name);
+            fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("written");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
+            TestProgram { file, ..TestProgram::at(folder.path(), Some(name)) }
+        };
+        let log = folder.path().join("log");
+        let outcome = |programs: &[TestProgram]| {
+            let words = ["--skip".to_owned(), "x".to_owned()];
+            let variable = ("VARIABLE", Path::new("value"));
+            run(programs.iter(), &words, variable, &log, Duration::from_secs(1)).expect("it ran")
+        };
+        let passes = program("passes", "echo $VARIABLE $2; pwd");
+        let all = outcome(std::slice::from_ref(&passes));
+        assert!(all.is_ok() && all.log.contains("value x\n"), "{}", all.log);
+        assert!(all.log.contains(&format!("{}\n", folder.path().display())), "{}", all.log);
+        let crashes = program("crashes", "kill -SEGV $$");
+        let hangs = program("hangs", "sleep 1000");
+        let missing = TestProgram::at(folder.path(), Some("missing"));
+        let all = outcome(&[crashes, hangs, missing, passes]);
+        assert!(all.status.is_some_and(|status| !status.success()));
+        for part in ["signal: 11", "killed after 1 s", "can't start not built", "value x\n"] {
+            assert!(all.log.contains(part), "{part}: {}", all.log);
+        }
+    }
 }

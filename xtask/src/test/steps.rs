@@ -16,10 +16,10 @@ pub(super) struct Step {
 pub(super) enum Work {
     /// Cargo, with these words.
     Cargo(Vec<String>),
-    /// `cargo test`, with these words; fewer tests than this were not found.
-    CargoTest(Vec<String>, usize),
-    /// The chosen test programs, with these words; fewer tests than this were not found.
-    Programs(fn(&TestProgram) -> bool, Vec<String>, usize),
+    /// The tests in the docs of the crates, which cargo builds and runs.
+    DocTests(Vec<String>),
+    /// The chosen test programs, with these words. Fewer tests than `least` were not found.
+    Programs { chosen: fn(&TestProgram) -> bool, words: Vec<String>, least: usize },
 }
 
 impl Step {
@@ -33,7 +33,7 @@ impl Step {
         words: &str,
         least: usize,
     ) -> Step {
-        Step { name, work: Work::Programs(chosen, words_of(words), least) }
+        Step { name, work: Work::Programs { chosen, words: words_of(words), least } }
     }
 }
 
@@ -42,7 +42,7 @@ fn words_of(text: &str) -> Vec<String> {
 }
 
 /// Crates whose tests neither change nor measure the machine.
-const CALCULATE: [&str; 2] = ["rtscope-analyse", "rtscope-model"];
+const CALCULATE: [&str; 3] = ["rtscope-analyse", "rtscope-histogram", "rtscope-model"];
 
 /// Integration tests of the program.
 const PROGRAM: &str = "it";
@@ -50,8 +50,8 @@ const PROGRAM: &str = "it";
 /// Integration tests whose guests take longer than all other tests together.
 const LAB: &str = "lab";
 
-/// Of those, tests in which nothing runs but guests in virtual time, beside the tests that measure: `rtscope lab` doesn't
-/// restore what one of those has left on purpose.
+/// Lab tests whose guests run in virtual time, and so may wait. They run beside the tests that measure: `rtscope lab`
+/// doesn't restore what one of the measuring tests has left on purpose.
 const PATIENT: [&str; 2] = ["explain::", "preemption::"];
 
 /// Tests of the program that neither change this machine nor judge how late it wakes threads: each has folders, ports and
@@ -134,10 +134,7 @@ impl Steps {
                 Step::programs("documented", |it| it.is(PROGRAM), DOCUMENTED, 3),
                 Step {
                     name: "doc-tests",
-                    work: Work::CargoTest(
-                        words_of(&format!("test {whole} --no-fail-fast --doc")),
-                        1,
-                    ),
+                    work: Work::DocTests(words_of(&format!("test {whole} --no-fail-fast --doc"))),
                 },
             ],
             measuring: Step::programs(
@@ -160,12 +157,12 @@ impl Steps {
 }
 
 fn calculates(program: &TestProgram) -> bool {
-    CALCULATE.contains(&program.of.as_str())
+    CALCULATE.contains(&program.of())
 }
 
 /// The chores have no other tests than of their parts.
 fn is_unit_test(program: &TestProgram) -> bool {
-    (program.name.is_none() || program.of == "xtask") && !calculates(program)
+    (program.name.is_none() || program.of() == "xtask") && !calculates(program)
 }
 
 /// Whether a program's tests look at the machine, at least some of them.
@@ -207,7 +204,7 @@ mod tests {
             [first, computing, patient].into_iter().flatten().chain([guests, measuring]).collect();
         for program in programs {
             let takes = |step: &&Step| match step.work {
-                Work::Programs(chosen, ..) => chosen(&program),
+                Work::Programs { chosen, .. } => chosen(&program),
                 _ => false,
             };
             let expected = match program.name.as_deref() {

@@ -37,11 +37,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::ERROR));
     }
     if !args.as_is {
-        let cpus = sched::affinity(sched::SELF)?;
-        let polite =
-            Placement { policy: Policy::Other, priority: 0, nice: NICE, budget: None, cpus };
-        // One that was already nicer stays so: making it less nice is refused, and that is well.
-        let _ = sched::set_policy(sched::SELF, &polite);
+        give_way()?;
     }
     let (program, words) = args.words.split_first().context("no program")?;
     let mut command = Command::new(program);
@@ -54,4 +50,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let refused = command.exec();
     note!("rtscope: can't run {}: {refused}", program.to_string_lossy());
     Ok(ExitCode::from(NOT_RUN as u8))
+}
+
+/// Makes this process nice. One that gives more way already stays as it is.
+fn give_way() -> anyhow::Result<()> {
+    let now = sched::placement(sched::SELF)?;
+    if now.policy != Policy::Idle {
+        let nice = now.nice.max(NICE);
+        let polite = Placement { policy: Policy::Other, priority: 0, nice, budget: None, ..now };
+        // If that is refused, it runs all the same.
+        let _ = sched::set_policy(sched::SELF, &polite);
+    }
+    Ok(())
 }

@@ -85,7 +85,7 @@ fn what_never_ends_is_refused_or_left() {
 #[test]
 fn a_long_file_is_read_in_bounded_memory() {
     const LINES: u64 = 6_000_000;
-    /// A latency with zeros before it, which costs less time to read than as many bytes of latencies.
+    /// Leading zeros make a line longer without more numbers to read.
     const LINE_BYTES: u64 = 12;
     let folder = folder();
     let words =
@@ -116,7 +116,7 @@ fn a_long_file_is_read_in_bounded_memory() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
     assert_eq!(document["cells"][0]["all"]["recorded"], LINES);
     let input_kib = LINES * LINE_BYTES / 1_024;
-    assert!(peak_kib < input_kib / 2, "{peak_kib} KiB for {input_kib} KiB of input");
+    assert!(peak_kib < input_kib * 9 / 20, "{peak_kib} KiB for {input_kib} KiB of input");
 }
 
 #[test]

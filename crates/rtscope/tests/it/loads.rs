@@ -28,8 +28,8 @@ fn each_load_does_work_and_leaves_nothing() {
     ];
     for load in loads {
         // Two ends that first have to find each other need a moment on a busy machine.
-        let seconds = if load.starts_with("network") { 3 } else { 1 };
-        let document = json(folder.path(), &format!("load {load} --duration {seconds}s --json"));
+        let duration = if load.starts_with("network") { "3s" } else { "500ms" };
+        let document = json(folder.path(), &format!("load {load} --duration {duration} --json"));
         assert!(document["work"].as_u64() > Some(0), "{load}: {document}");
         assert_eq!(document["ok"], true, "{load}: {document}");
         assert!(processes_of_ours().is_empty(), "{load}");

@@ -11,7 +11,7 @@ use rtscope_model::{time::Nanos, verdict::Verdict};
 use self::machine::{Machine, WAKEUPS};
 
 const HOUR: u64 = 3_600;
-const CPUS: u32 = 10;
+const CPUS: u32 = 12;
 
 #[test]
 fn hours_of_many_cpus_are_judged_as_every_second_would_be() {

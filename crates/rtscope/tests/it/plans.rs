@@ -53,7 +53,7 @@ fn every_shipped_plan_runs_for_a_moment() {
     let folder = folder();
     for name in PLANS {
         let document =
-            json(folder.path(), &format!("run {name} --duration 2s --out {name} --json"));
+            json(folder.path(), &format!("run {name} --duration 1s --out {name} --json"));
         for cell in document["cells"].as_array().expect("cells") {
             let all = &cell["all"];
             assert!(all["recorded"].as_u64() > Some(0), "{name}: {}", cell["name"]);

@@ -49,6 +49,25 @@ fn a_guarded_program_has_no_token_in_its_environment() {
     assert!(!variables.contains("KERNELCI") && !variables.contains("KCIDB"), "{variables}");
 }
 
+/// Whoever starts rtscope where no other wants the CPU, or nice, gets no emulator that takes more.
+#[test]
+fn a_guarded_program_gives_no_less_way_than_rtscope() {
+    let guarded = |before: &[&str]| {
+        let (program, words) = before.split_first().expect("a program");
+        let mut command = Command::new(program);
+        command.args(words).arg(env!("CARGO_BIN_EXE_rtscope"));
+        command.args(["guard", "--parent", &std::process::id().to_string(), "--"]);
+        let said = text(&output_of(command.args(["cat", "/proc/self/stat"])).stdout);
+        let fields: Vec<&str> = said.rsplit_once(") ").expect("a name").1.split(' ').collect();
+        // Fields 19 and 41 of proc_pid_stat(5): nice value and policy.
+        (fields[16].to_owned(), fields[38].to_owned())
+    };
+    let is = |nice: &str, policy: &str| (nice.to_owned(), policy.to_owned());
+    assert_eq!(guarded(&["env"]), is("10", "0"));
+    assert_eq!(guarded(&["nice", "-n", "15"]), is("15", "0"));
+    assert_eq!(guarded(&["chrt", "--idle", "0"]), is("0", "5"));
+}
+
 /// A definition as KernelCI's template writes it.
 fn definition(server: &FakeKernelCi, tests: &[(&str, &str)]) -> Value {
     let test = |(id, kind): &(&str, &str)| json!({ "id": id, "type": kind, "depends": [], "timeout_s": 600, "pre-commands": [], "post-commands": [] });

@@ -14,6 +14,19 @@
 //! The minimum, the maximum and the sum are kept beside the buckets, exact to the nanosecond.
 //!
 //! A quantile is the upper edge of its bucket, clipped to the exact maximum: never understated.
+//!
+//! ```
+//! use rtscope_histogram::{Histogram, Layout};
+//!
+//! let mut histogram = Histogram::new(Layout { unit_ns: 1_000, exact: 200 });
+//! [12_300, 12_900, 250_000].into_iter().for_each(|latency_ns| histogram.record(latency_ns));
+//! assert_eq!((histogram.count(), histogram.max_ns()), (3, Some(250_000)));
+//! ```
+//!
+//! It is a crate of its own because simulations and long imports spend their time here: tests compile it optimized, and
+//! need not compile all of `rtscope-model` so.
+
+#![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
 
