@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::{Message, camino::Utf8PathBuf};
+use cargo_metadata::{Artifact, Message, camino::Utf8PathBuf};
 
 /// How often a running program is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -103,12 +103,16 @@ pub(crate) fn executable(messages: &str) -> Result<PathBuf> {
 
 /// All executables that cargo's messages name.
 pub(crate) fn executables(messages: &str) -> Vec<PathBuf> {
-    let artifacts =
-        Message::parse_stream(messages.as_bytes()).filter_map(|message| match message {
-            Ok(Message::CompilerArtifact(artifact)) => artifact.executable,
-            _ => None,
-        });
-    artifacts.map(Utf8PathBuf::into_std_path_buf).collect()
+    let executables = artifacts(messages).filter_map(|artifact| artifact.executable);
+    executables.map(Utf8PathBuf::into_std_path_buf).collect()
+}
+
+/// What cargo says it has made.
+pub(crate) fn artifacts(messages: &str) -> impl Iterator<Item = Artifact> {
+    Message::parse_stream(messages.as_bytes()).filter_map(|message| match message {
+        Ok(Message::CompilerArtifact(artifact)) => Some(artifact),
+        _ => None,
+    })
 }
 
 /// Runs a program with all of its output in a file. A file, not a pipe: a process that the program

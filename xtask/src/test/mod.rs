@@ -165,7 +165,7 @@ impl Run {
     }
 
     /// A step that runs cargo or test programs.
-    fn step(&self, Step { name, work }: &Step) {
+    fn step(&self, Step { name, work, least }: &Step) {
         let log = self.log(name);
         begin(name);
         let began = Instant::now();
@@ -178,10 +178,9 @@ impl Run {
                 return say(name, took, false, &format!("{e:#}"));
             }
         };
-        let (ok, text) = match work {
-            Work::DocTests(_) => self.count_tests(&finished, 1),
-            Work::Programs { least, .. } => self.count_tests(&finished, *least),
-            Work::Cargo(_) => {
+        let (ok, text) = match least {
+            Some(least) => self.count_tests(&finished, *least),
+            None => {
                 self.count_one(finished.is_ok());
                 (finished.is_ok(), String::new())
             }
@@ -202,12 +201,12 @@ impl Run {
     fn work(&self, work: &Work, log: &Path) -> Result<Finished> {
         let skips = (skips::VARIABLE, self.skip_file.as_path());
         match work {
-            Work::Cargo(words) | Work::DocTests(words) => {
+            Work::Cargo(words) => {
                 let mut command = shell::cargo();
                 command.args(words).env(skips.0, skips.1).env("CARGO_TERM_COLOR", "never");
                 shell::logged(&mut command, log, STEP_LIMIT)
             }
-            Work::Programs { chosen, words, .. } => {
+            Work::Programs(chosen, words) => {
                 let all = self.programs.get().context("the tests are not built")?;
                 programs::run(all.iter().filter(|it| chosen(it)), words, skips, log, STEP_LIMIT)
             }

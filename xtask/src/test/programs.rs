@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Result;
-use cargo_metadata::{Artifact, Message};
+use cargo_metadata::Artifact;
 
 use crate::shell::{self, Finished};
 
@@ -58,19 +58,10 @@ impl TestProgram {
 
 /// All of them, in the order of their names, once they are built.
 pub(super) fn all() -> Result<Vec<TestProgram>> {
-    let mut all = of_messages(&shell::messages_of_tests()?);
+    let made = shell::messages_of_tests()?;
+    let mut all: Vec<_> = shell::artifacts(&made).filter_map(TestProgram::of_artifact).collect();
     all.sort_by(|a, b| (&a.folder, &a.name).cmp(&(&b.folder, &b.name)));
     Ok(all)
-}
-
-fn of_messages(messages: &str) -> Vec<TestProgram> {
-    let messages = Message::parse_stream(messages.as_bytes()).flatten();
-    messages
-        .filter_map(|message| match message {
-            Message::CompilerArtifact(artifact) => TestProgram::of_artifact(artifact),
-            _ => None,
-        })
-        .collect()
 }
 
 /// Runs programs one after the other, each as long as the limit at most, with all that they say in one file. The status is that
