@@ -10,6 +10,7 @@ mod kernel;
 mod libtest;
 mod programs;
 mod publish;
+mod rustdoc;
 mod skips;
 mod soak;
 mod steps;

@@ -1,12 +1,10 @@
 //! Whether each crate can be published: a trial of publishing them all, and the docs of what would be uploaded.
 //!
 //! Cargo's own check builds each crate with all that it needs, one after the other, which takes longer than all tests. Here
-//! the packages are unpacked side by side and documented together: a file that is missing in one is still found, and
-//! what each needs is compiled as far as the docs need it.
+//! the packages are unpacked and documented: a file that is missing in one is still found.
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -15,18 +13,11 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::rustdoc;
 use crate::{shell, tidy};
 
 /// How long packaging may take: it waits for the registry's index.
 const PACK_LIMIT: Duration = Duration::from_secs(5 * 60);
-
-/// How long the docs may take.
-const DOC_LIMIT: Duration = Duration::from_secs(15 * 60);
-
-/// The docs are for whoever works on the code: private rooms are in them, and links lead there. Examples in help texts have
-/// addresses as one types them.
-const RUSTDOC_FLAGS: &str =
-    "--deny warnings --allow rustdoc::private_intra_doc_links --allow rustdoc::bare_urls";
 
 /// How long unpacking a crate may take.
 const UNPACK_LIMIT: Duration = Duration::from_secs(60);
@@ -42,7 +33,7 @@ pub(super) fn trial(folder: &Path, log: &Path) -> Result<String> {
     if !tried.is_ok() {
         let said = shell::last_lines(&tried.log, 20);
         if is_unreachable(&said) {
-            document(crate::root(), log)?;
+            rustdoc::document(&of_checkout()?, log)?;
             let instead = "none: the registry can't be reached, so the checkout was documented";
             return Ok(instead.to_owned());
         }
@@ -50,26 +41,18 @@ pub(super) fn trial(folder: &Path, log: &Path) -> Result<String> {
     }
     let packages = packages(folder)?;
     ensure!(!packages.is_empty(), "cargo packaged nothing");
-    let room = folder.join("unpacked");
-    unpack(&packages, &room)?;
-    document(&room, log)?;
+    let unpacked = unpack(&packages, &folder.join("unpacked"))?;
+    rustdoc::document(&unpacked, log)?;
     Ok(format!("{} crates, documented as they would be uploaded", packages.len()))
 }
 
-/// Writes the docs of a workspace; any warning is an error.
-fn document(workspace: &Path, log: &Path) -> Result<()> {
-    let mut cargo = shell::cargo();
-    cargo.args(["doc", "--workspace", "--no-deps", "--document-private-items", "--manifest-path"]);
-    cargo.arg(workspace.join("Cargo.toml")).env("RUSTDOCFLAGS", RUSTDOC_FLAGS);
-    // As in our own profile, or the procedural macros would be compiled again.
-    let debug = std::env::var("CARGO_PROFILE_DEV_DEBUG");
-    cargo.env("CARGO_PROFILE_DEV_DEBUG", debug.as_deref().unwrap_or("line-tables-only"));
-    cargo.env("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false");
-    cargo.env("CARGO_TERM_COLOR", "never");
-    cargo.env("CARGO_TARGET_DIR", crate::metadata()?.target_directory);
-    let written = shell::logged(&mut cargo, log, DOC_LIMIT)?;
-    ensure!(written.is_ok(), "{}", shell::last_lines(&written.log, 40));
-    Ok(())
+/// The crates that are for publishing, and their folders here.
+fn of_checkout() -> Result<BTreeMap<String, PathBuf>> {
+    let metadata = crate::metadata()?;
+    let public = metadata.workspace_packages().into_iter().filter(|it| it.publish.is_none());
+    let named =
+        public.filter_map(|it| Some((it.name.to_string(), it.manifest_path.parent()?.into())));
+    Ok(named.collect())
 }
 
 fn is_unreachable(said: &str) -> bool {
@@ -88,24 +71,17 @@ fn packages(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
     named.collect()
 }
 
-/// Unpacks the packages into one workspace, in which each takes the others.
-fn unpack(packages: &BTreeMap<String, PathBuf>, room: &Path) -> Result<()> {
+/// Unpacks the packages: each crate's name and its folder.
+fn unpack(packages: &BTreeMap<String, PathBuf>, room: &Path) -> Result<BTreeMap<String, PathBuf>> {
     fs::create_dir_all(room)?;
-    let (mut members, mut patches) = (String::new(), String::new());
+    let mut folders = BTreeMap::new();
     for (name, file) in packages {
         let mut tar = Command::new("tar");
-        // Sets the times to now: packaged files all have the same old time, so cargo would see no change.
-        shell::output(tar.arg("-xzmf").arg(file).arg("-C").arg(room), UNPACK_LIMIT)?;
+        shell::output(tar.arg("-xzf").arg(file).arg("-C").arg(room), UNPACK_LIMIT)?;
         let (of, _version) = name.rsplit_once('-').context("a package without a version")?;
-        let _ = write!(members, "{name:?}, ");
-        let _ = writeln!(patches, "{of} = {{ path = {name:?} }}");
+        folders.insert(of.to_owned(), room.join(name));
     }
-    let manifest = format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n[patch.crates-io]\n{patches}"
-    );
-    fs::write(room.join("Cargo.toml"), manifest)?;
-    fs::copy(crate::root().join("Cargo.lock"), room.join("Cargo.lock"))?;
-    Ok(())
+    Ok(folders)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What a guest does beside its plan, in kernels that are there already: cyclictest, modules, tracers, a
-//! simulated GPIO chip.
+//! What a guest does beside its plan, in kernels that are there already: cyclictest, tracers, a simulated
+//! GPIO chip.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{OWN, any_kernel, document, is_kept, ready_or_skip, room, rtscope, skip, text};
 
-/// A plan of one cell at rest, and one whose load needs a module of the kernel.
+/// A plan of one cell at rest.
 const REST: &str = "
 name = 'rest'
 title = 'rest'
@@ -19,14 +19,6 @@ warmup = '20ms'
 [[phase]]
 name = 'rest'
 cycles = 1000
-";
-
-/// A load that needs a pair of network devices: in Debian's kernels a module.
-const CABLE: &str = "
-[[phase]]
-name = 'cable'
-cycles = 50
-load = ['network over=veth']
 ";
 
 fn run(folder: &Path, plan: &str, words: &[&str]) -> (Value, String) {
@@ -72,31 +64,6 @@ fn our_sampler_is_within_one_bucket_of_cyclictest_in_the_same_guest() {
         .join(format!("out/{}-seed1", any_kernel()))
         .join(trace["file"].as_str().expect("file"));
     assert!(fs::read_to_string(file).expect("a trace").contains("timer_latency"));
-}
-
-#[test]
-fn a_load_brings_the_module_that_it_needs() {
-    let test = "a_load_brings_the_module_that_it_needs";
-    if !ready_or_skip(test) {
-        return;
-    }
-    let room = room();
-    let (document, said) =
-        run(room.path(), &format!("{REST}{CABLE}"), &["--kernel", "debian-stock"]);
-    let cable = &document["kernels"][0]["cells"][1];
-    assert_eq!(cable["name"], "cable", "{said}");
-    assert!(cable["all"]["recorded"].as_u64().is_some_and(|n| n > 0), "{said}");
-    assert!(!said.contains("load-did-not-start"), "{said}");
-    // The package's configuration stands in for /proc/config.gz.
-    assert!(room.path().join("out/debian-stock-seed1/config.gz").exists());
-    let ran = rtscope(
-        room.path(),
-        &["lab", "run", "plan.toml", "--kernel", "debian-stock", "--module", "vet"],
-    )
-    .output()
-    .expect("starts");
-    assert_eq!(ran.status.code(), Some(64), "{}", text(&ran));
-    assert!(text(&ran).contains("has no module \"vet\""), "{}", text(&ran));
 }
 
 #[test]

@@ -210,9 +210,16 @@ fn debian_s_cloud_kernel_and_one_in_a_package_boot_with_their_modules() {
     {
         assert_eq!(kernel["kernel"], label, "{said}");
         assert_eq!(kernel["cells"][0]["all"]["recorded"], 50, "{said}");
+        // The package's configuration stands in for /proc/config.gz.
+        let record = room.path().join("out").join(kernel["record"].as_str().expect("a folder"));
+        assert!(record.join("config.gz").exists(), "{}", record.display());
         let release = &kernel["verification"]["running"]["release"];
         assert!(release.as_str().is_some_and(|name| name.ends_with("-cloud-amd64")), "{release}");
     }
+    assert!(!said.contains("load-did-not-start"), "{said}");
+    let line = "run veth.toml --kernel debian-cloud --module vet";
+    let (code, said) = lab(room.path(), line, &[]);
+    assert!(code == Some(64) && said.contains("has no module \"vet\""), "{said}");
 }
 
 #[test]

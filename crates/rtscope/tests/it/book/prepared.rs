@@ -28,6 +28,7 @@ while [ $left -gt 0 ]; do
   case "$word" in
     --) set -- "$@" $short; short=; replaced= ;;
     --cycles | --until | --help) short= ;;
+    --at-most) shift; left=$((left - 1)); set -- "$@" "$word" 1s; continue ;;
   esac
   case " $replaced " in
     *" $word "*) shift; left=$((left - 1)) ;;
