@@ -27,9 +27,9 @@ const KEPT: [&str; 8] = [
     "paint-order",
 ];
 
-/// The fonts, as build.rs packed them.
-const REGULAR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/regular.outlines.zlib"));
-const BOLD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bold.outlines.zlib"));
+/// The fonts, as `xtask/outlines` made them.
+const REGULAR: &[u8] = include_bytes!("../fonts/regular.outlines.zlib");
+const BOLD: &[u8] = include_bytes!("../fonts/bold.outlines.zlib");
 
 /// From this weight on a text is bold.
 const BOLD_WEIGHT: u32 = 600;
