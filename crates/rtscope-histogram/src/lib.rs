@@ -8,8 +8,8 @@
 //! * `v >= E`: with `m` the position of the highest set bit of `v`, the bucket is picked by `m` and
 //!   the [`SUB_BITS`] bits below it, so its width is `2^(m - SUB_BITS)` units and its lower edge is at
 //!   least `2^m`. The width is therefore at most `2^-SUB_BITS` = 1/32 = 3.1 % of the latency.
-//! * Above, everything falls into the last bucket, which begins at 63/64 of 2^([`TOP_BIT`] + 1) units.
-//!   With a unit of 1 ns that is 2 h 24 min, with 1 us 100 days.
+//! * The last bucket has no upper end, and so no such bound. It begins at 63/64 of 2^([`TOP_BIT`] + 1) units:
+//!   with a unit of 1 ns at 2 h 24 min, with 1 us at 100 days.
 //!
 //! The minimum, the maximum and the sum are kept beside the buckets, exact to the nanosecond.
 //!
@@ -37,7 +37,7 @@ pub const SUB_BITS: u32 = 5;
 pub const TOP_BIT: u32 = 42;
 
 /// The fewest exact buckets a layout may have: the log-linear part starts where its buckets are
-/// at least one unit wide.
+/// wider than one unit.
 pub const EXACT_MIN: u32 = 1 << (SUB_BITS + 1);
 
 /// The most exact buckets a layout may have.
@@ -47,7 +47,7 @@ pub const EXACT_MAX: u32 = 10_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "LayoutText")]
 pub struct Layout {
-    /// Width of an exact bucket: 1 or 1000 ns.
+    /// Width of an exact bucket, at least 1 ns: of our own runs 1 or 1000 ns, of imports what the other tool has.
     pub unit_ns: u64,
     /// Number of exact buckets, [`EXACT_MIN`] to [`EXACT_MAX`].
     pub exact: u32,
@@ -222,7 +222,8 @@ impl Histogram {
         self.add_all(bins, Unplaced::default(), min_ns, max_ns, sum_ns);
     }
 
-    /// Adds bins and latencies without one; extremes and sum are of both together.
+    /// Adds bins and latencies without one; extremes and sum are of both together. Counts of a damaged file may not fit
+    /// 64 bits: they stay at the largest number.
     pub fn add_all(
         &mut self,
         bins: &[Bin],
@@ -233,15 +234,16 @@ impl Histogram {
     ) {
         let last = self.layout.buckets() - 1;
         for &(index, count) in bins.iter().filter(|bin| bin.1 > 0) {
-            *self.counts.entry(index.min(last)).or_default() += count;
-            self.count += count;
+            let sum = self.counts.entry(index.min(last)).or_default();
+            *sum = sum.saturating_add(count);
+            self.count = self.count.saturating_add(count);
         }
         self.count = self.count.saturating_add(unplaced.count);
         self.unplaced = self.unplaced.and(unplaced);
         if !unplaced.is_empty() || bins.iter().any(|bin| bin.1 > 0) {
             self.min_ns = self.min_ns.min(min_ns);
             self.max_ns = self.max_ns.max(max_ns);
-            self.sum_ns += sum_ns;
+            self.sum_ns = self.sum_ns.saturating_add(sum_ns);
         }
     }
 
@@ -270,8 +272,8 @@ impl Histogram {
     /// their magnitude in the log-linear buckets, and those without a bucket.
     #[must_use]
     pub fn overflow(&self) -> u64 {
-        let placed: u64 = self.counts.range(self.layout.exact..).map(|(_, count)| count).sum();
-        placed.saturating_add(self.unplaced.count)
+        let placed = self.counts.range(self.layout.exact..).map(|(_, count)| *count);
+        placed.fold(self.unplaced.count, u64::saturating_add)
     }
 
     /// Latencies that are counted but in no bucket.
@@ -310,8 +312,8 @@ impl Histogram {
     }
 
     /// The value at a rank, 1 for the smallest: the upper edge of the bucket that holds it, clipped
-    /// to the exact maximum, or to what no latency is above where they were cut. None when there are fewer values, and for a rank that a latency without
-    /// a bucket may have.
+    /// to the exact maximum, or to what no latency is above where they were cut. The last rank has that itself. None when
+    /// there are fewer values, and for any other rank that a latency without a bucket may have.
     #[must_use]
     pub fn at_rank_ns(&self, rank: u64) -> Option<u64> {
         if rank == 0 || rank > self.count {
@@ -320,9 +322,9 @@ impl Histogram {
         if rank == self.count {
             return Some(self.reach_ns());
         }
-        let mut seen = 0;
+        let mut seen: u64 = 0;
         for (&index, &count) in &self.counts {
-            seen += count;
+            seen = count.saturating_add(seen);
             if !self.unplaced.is_empty() && self.layout.upper_ns(index) >= self.unplaced.from_ns {
                 return None;
             }
@@ -337,22 +339,22 @@ impl Histogram {
     /// inside a bucket, or below the maximum of values without one).
     #[must_use]
     pub fn at_or_above(&self, limit_ns: u64) -> (u64, u64) {
-        let (mut surely, mut at_most) = (0, 0);
+        let (mut surely, mut at_most): (u64, u64) = (0, 0);
         for (&index, &count) in &self.counts {
             let lower_ns = self.layout.lower_ns(index).max(self.min_ns);
             let upper_ns = self.layout.upper_ns(index).min(self.reach_ns());
             if lower_ns >= limit_ns {
-                surely += count;
+                surely = surely.saturating_add(count);
             }
             if upper_ns >= limit_ns {
-                at_most += count;
+                at_most = at_most.saturating_add(count);
             }
         }
         if self.unplaced.from_ns >= limit_ns {
-            surely += self.unplaced.count;
+            surely = surely.saturating_add(self.unplaced.count);
         }
         if self.reach_ns() >= limit_ns {
-            at_most += self.unplaced.count;
+            at_most = at_most.saturating_add(self.unplaced.count);
         }
         // The exact maximum proves one exceedance even where the bucket doesn't.
         if self.count > 0 && self.max_ns >= limit_ns {
@@ -372,6 +374,21 @@ mod tests {
     fn layouts() -> impl Strategy<Value = Layout> {
         (prop_oneof![Just(1u64), Just(1_000)], EXACT_MIN..20_000)
             .prop_map(|(unit_ns, exact)| Layout { unit_ns, exact })
+    }
+
+    /// A damaged file may have any counts.
+    #[test]
+    fn counts_that_do_not_fit_stay_at_the_largest_number() {
+        let mut histogram = Histogram::new(Layout::default());
+        let unplaced = Unplaced { count: u64::MAX, from_ns: 1_000 };
+        for _ in 0..2 {
+            histogram.add(&[(1, u64::MAX), (20_000, u64::MAX)], 1_000, 1 << 40, u128::MAX);
+            histogram.add_all(&[], unplaced, 1_000, 1 << 40, u128::MAX);
+        }
+        assert_eq!((histogram.count(), histogram.overflow()), (u64::MAX, u64::MAX));
+        assert_eq!(histogram.at_or_above(1), (u64::MAX, u64::MAX));
+        assert_eq!(histogram.at_rank_ns(u64::MAX), Some(1 << 40));
+        assert_eq!(histogram.sum_ns(), u128::MAX);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub struct Slice {
     #[serde(deserialize_with = "bins")]
     pub bins: Vec<(u32, u64)>,
     /// Recorded latencies without a bucket: in slices of imports only.
-    #[serde(default, skip_serializing_if = "Unplaced::is_empty")]
+    #[serde(default, skip_serializing_if = "Unplaced::is_empty", deserialize_with = "unplaced")]
     pub unplaced: Unplaced,
     /// Latencies that the missed activations would have seen (coordinated omission).
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bins")]
@@ -92,8 +92,8 @@ pub struct Extent {
     pub sum_ns: u64,
 }
 
-/// The most activations that a slice may count. More than a machine could ever make; the sums of a record of
-/// such slices still fit 64 bits.
+/// The most activations that a slice may count: more than a machine could ever make. The sum of 65,535 such slices
+/// still fits 64 bits.
 const COUNT_MAX: u64 = 1 << 48;
 
 fn count<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
@@ -109,6 +109,14 @@ fn bins<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<(u32, u64)>, D::Error> {
     match bins.iter().all(|bin| bin.1 <= COUNT_MAX) {
         true => Ok(bins),
         false => Err(serde::de::Error::custom("more latencies than a slice can hold")),
+    }
+}
+
+fn unplaced<'de, D: Deserializer<'de>>(d: D) -> Result<Unplaced, D::Error> {
+    let unplaced = Unplaced::deserialize(d)?;
+    match unplaced.count {
+        ..=COUNT_MAX => Ok(unplaced),
+        _ => Err(serde::de::Error::custom("more latencies than a slice can hold")),
     }
 }
 
@@ -246,15 +254,17 @@ mod tests {
 
     #[test]
     fn a_slice_of_impossible_counts_is_damage() {
-        let slice = |recorded: &str, bin: &str| {
+        let slice = |recorded: &str, bin: &str, unplaced: &str| {
             let text = format!(
                 r#"{{"thread":0,"scope":"discarded","start_ns":0,"end_ns":9,"planned":1,"recorded":{recorded},
-                "missed":0,"min_ns":1,"max_ns":1,"max_at_ns":0,"max_cpu":0,"sum_ns":1,"bins":[[1,{bin}]]}}"#
+                "missed":0,"min_ns":1,"max_ns":1,"max_at_ns":0,"max_cpu":0,"sum_ns":1,"bins":[[1,{bin}]],
+                "unplaced":{{"count":{unplaced},"from_ns":0}}}}"#
             );
             serde_json::from_str::<Slice>(&text)
         };
-        assert!(slice("1", "1").is_ok());
-        assert!(slice("18446744073709551615", "1").is_err());
-        assert!(slice("1", "9007199254740993").is_err());
+        assert!(slice("1", "1", "1").is_ok());
+        assert!(slice("18446744073709551615", "1", "0").is_err());
+        assert!(slice("1", "9007199254740993", "0").is_err());
+        assert!(slice("1", "1", "18446744073709551615").is_err());
     }
 }

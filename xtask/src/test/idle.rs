@@ -14,8 +14,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LOOKS_MAX: usize = 100;
 
 /// This thread, and the programs that it starts from now on, run where no other wants the CPU. Where that isn't possible,
-/// they run as others do.
+/// they run as others do: for an ordinary user there is no way back.
 pub(super) fn yield_to_all() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
     set("--idle", &rustix::thread::gettid().to_string());
 }
 

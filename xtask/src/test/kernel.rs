@@ -34,15 +34,22 @@ fn steps(program: &Path, log: &Path) -> Result<String> {
     };
     let said = |log: &str| shell::last_lines(log, 1).trim_start_matches("rtscope: ").to_owned();
     let fetched = shell::logged(&mut command("fetch"), log, FETCH_LIMIT)?;
-    if !fetched.is_ok() {
-        return Ok(format!("none: {}", said(&fetched.log)));
+    match fetched.status.and_then(|status| status.code()) {
+        Some(0) => {}
+        // What it can't fetch is an error that it tells.
+        Some(1) => return Ok(format!("none: {}", said(&fetched.log))),
+        _ => bail!(
+            "{NAME} can't be fetched: {}\nthe whole output is in {}",
+            said(&fetched.log),
+            log.display()
+        ),
     }
     let built = shell::logged_while_it_writes(&mut command("build"), log, BUILD_SILENCE)?;
     if built.is_ok() {
         let first = built.log.lines().find(|line| line.starts_with(NAME)).unwrap_or(NAME);
         return Ok(first.to_owned());
     }
-    if built.log.contains("this machine lacks ") {
+    if said(&built.log).starts_with("this machine lacks ") {
         return Ok(format!("none: {}", said(&built.log)));
     }
     let how = if built.status.is_none() { "made no progress" } else { "failed" };
@@ -72,6 +79,7 @@ mod tests {
         assert_eq!(outcome("true", built).expect("there"), "tiny-6.12-rt 6.12.9-rt #1");
         let none = outcome(&fails("no archive"), "exit 9").expect("no failure");
         assert_eq!(none, "none: no archive");
+        outcome("kill -SEGV $$", built).expect_err("a crash is no lack of a source");
         let lacks = fails("this machine lacks bc: run `apt-get install bc`");
         assert!(outcome("true", &lacks).expect("no failure").starts_with("none: this machine"));
         let said = outcome("true", &fails("the build failed in a.o")).expect_err("fails");

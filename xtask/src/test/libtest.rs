@@ -36,6 +36,17 @@ pub(super) fn counts(output: &str) -> Counts {
     sum
 }
 
+/// Whether a program that ended well has run what it was asked for: it says so in its summary line, which is missing where it
+/// died quietly, and in which a filter that fits nothing leaves only tests that are filtered out.
+pub(super) fn has_run(output: &str) -> bool {
+    let Counts { passed, skipped, .. } = counts(output);
+    let has_summary = output.lines().any(|line| line.starts_with("test result: ok. "));
+    has_summary
+        && (passed + skipped > 0
+            || !output.contains(" filtered out")
+            || output.contains(" 0 filtered out"))
+}
+
 /// The ignored tests in the output of `cargo test`: `test a::b ... ignored, because`.
 pub(super) fn ignored(output: &str) -> Vec<Skip> {
     let skip = |line: &str| {

@@ -221,9 +221,10 @@ impl Run {
 
     fn count_tests(&self, finished: &Finished, least: usize) -> (bool, String) {
         let counts = test_counts(&finished.log, finished.is_ok(), least);
+        let ignored = libtest::ignored(&finished.log);
         let mut tally = self.tally();
         tally.counts += counts;
-        tally.ignored.extend(libtest::ignored(&finished.log));
+        tally.ignored.extend(ignored);
         (counts.failed == 0, format!("{} passed, {} failed", counts.passed, counts.failed))
     }
 

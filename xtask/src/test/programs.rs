@@ -9,10 +9,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use cargo_metadata::Artifact;
 
+use super::libtest;
 use crate::shell::{self, Finished};
+
+/// Before what a program says, as cargo writes it.
+const RUNNING: &str = "     Running ";
 
 /// A test program that cargo has built.
 #[derive(Clone, Debug)]
@@ -80,12 +84,20 @@ pub(super) fn run<'a>(
     let mut failed = None;
     for program in programs {
         let name = program.shown();
-        say(&format!("\n     Running {name}\n"))?;
+        say(&format!("\n{RUNNING}{name}\n"))?;
         let mut command = Command::new(&program.file);
         command.args(words).current_dir(&program.folder).env(variable, value);
-        let ended = shell::appended(&mut command, log, limit);
+        let ended = match shell::appended(&mut command, log, limit) {
+            Ok(Some(status)) if status.success() => {
+                let all = shell::read(log)?;
+                if all.rsplit(RUNNING).next().is_some_and(libtest::has_run) {
+                    continue;
+                }
+                Err(anyhow!("ended well, but ran no test"))
+            }
+            ended => ended,
+        };
         match &ended {
-            Ok(Some(status)) if status.success() => continue,
             Ok(Some(status)) => say(&format!("\n{name}: {status}\n"))?,
             Ok(None) => say(&format!("\n{name}: killed after {} s\n", limit.as_secs()))?,
             Err(e) => say(&format!("\n{name}: {e:#}\n"))?,
@@ -117,13 +129,20 @@ mod tests {
             let variable = ("VARIABLE", Path::new("value"));
             run(programs.iter(), &words, variable, &log, Duration::from_secs(1)).expect("it ran")
         };
-        let passes = program("passes", "echo $VARIABLE $2; pwd");
+        let passes = program("passes", "echo $VARIABLE $2; pwd; echo 'test result: ok. 1 passed'");
+        let filtered = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out";
+        let none = program("none", &format!("echo '{filtered}'"));
         let all = outcome(std::slice::from_ref(&passes));
         assert!(all.is_ok() && all.log.contains("value x\n"), "{}", all.log);
         assert!(all.log.contains(&format!("{}\n", folder.path().display())), "{}", all.log);
         let crashes = program("crashes", "kill -SEGV $$");
         let hangs = program("hangs", "sleep 1000");
         let missing = TestProgram::at(folder.path(), Some("missing"));
+        let silent = program("silent", "true");
+        for (program, is_ok) in [(passes.clone(), true), (none, false), (silent, false)] {
+            let all = outcome(&[program]);
+            assert_eq!(all.is_ok(), is_ok, "{}", all.log);
+        }
         let all = outcome(&[crashes, hangs, missing, passes]);
         assert!(all.status.is_some_and(|status| !status.success()));
         for part in ["signal: 11", "killed after 1 s", "can't start not built", "value x\n"] {

@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use cargo_metadata::Package;
 
 use super::rustdoc;
 use crate::{shell, tidy};
@@ -39,26 +40,30 @@ pub(super) fn trial(folder: &Path, log: &Path) -> Result<String> {
         }
         bail!("{said}");
     }
-    let packages = packages(folder)?;
-    ensure!(!packages.is_empty(), "cargo packaged nothing");
-    let unpacked = unpack(&packages, &folder.join("unpacked"))?;
+    let unpacked = unpack(&packages(folder)?, &folder.join("unpacked"))?;
     rustdoc::document(&unpacked, log)?;
-    Ok(format!("{} crates, documented as they would be uploaded", packages.len()))
+    Ok(format!("{} crates, documented as they would be uploaded", unpacked.len()))
 }
 
-/// The crates that are for publishing, and their folders here.
-fn of_checkout() -> Result<BTreeMap<String, PathBuf>> {
+/// The packages that are for publishing.
+fn public() -> Result<Vec<Package>> {
     let metadata = crate::metadata()?;
-    let public = metadata.workspace_packages().into_iter().filter(|it| it.publish.is_none());
-    let named =
-        public.filter_map(|it| Some((it.name.to_string(), it.manifest_path.parent()?.into())));
-    Ok(named.collect())
+    let all = metadata.workspace_packages().into_iter();
+    Ok(all.filter(|it| it.publish.is_none()).cloned().collect())
 }
 
+/// Our crates' names and their folders here.
+fn of_checkout() -> Result<BTreeMap<String, PathBuf>> {
+    let folder = |it: &Package| Some((it.name.to_string(), it.manifest_path.parent()?.into()));
+    Ok(public()?.iter().filter_map(folder).collect())
+}
+
+/// Whether cargo failed for that reason: its warnings of a network that came back don't count.
 fn is_unreachable(said: &str) -> bool {
+    let error = said.rfind("\nerror").map_or(said, |at| &said[at..]);
     ["Could not resolve", "Couldn't connect", "download of config.json failed", "network failure"]
         .iter()
-        .any(|sign| said.contains(sign))
+        .any(|sign| error.contains(sign))
 }
 
 /// The packages that cargo left below a folder: `NAME-VERSION` and the file.
@@ -71,15 +76,16 @@ fn packages(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
     named.collect()
 }
 
-/// Unpacks the packages: each crate's name and its folder.
+/// Unpacks the packages of our crates, each of which must be there: names and folders.
 fn unpack(packages: &BTreeMap<String, PathBuf>, room: &Path) -> Result<BTreeMap<String, PathBuf>> {
     fs::create_dir_all(room)?;
     let mut folders = BTreeMap::new();
-    for (name, file) in packages {
+    for package in public()? {
+        let stem = format!("{}-{}", package.name, package.version);
+        let file = packages.get(&stem).with_context(|| format!("cargo packaged no {stem}"))?;
         let mut tar = Command::new("tar");
         shell::output(tar.arg("-xzf").arg(file).arg("-C").arg(room), UNPACK_LIMIT)?;
-        let (of, _version) = name.rsplit_once('-').context("a package without a version")?;
-        folders.insert(of.to_owned(), room.join(name));
+        folders.insert(package.name.to_string(), room.join(stem));
     }
     Ok(folders)
 }
@@ -102,7 +108,12 @@ mod tests {
 
     #[test]
     fn a_crate_that_cannot_be_packaged_is_no_lack_of_a_network() {
-        assert!(is_unreachable("warning: spurious network error: Could not resolve hostname"));
-        assert!(!is_unreachable("error: all dependencies must have a version requirement"));
+        let warning =
+            "warning: spurious network error (3 tries remaining): Could not resolve hostname\n";
+        let unreachable =
+            "error: failed to query replaced source\n\nCaused by:\n  Could not resolve host\n";
+        assert!(is_unreachable(&format!("{warning}{unreachable}")));
+        let refused = "error: all dependencies must have a version requirement";
+        assert!(!is_unreachable(&format!("{warning}{refused}")));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::File,
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
@@ -28,10 +28,9 @@ const FLAGS: &str = "--document-private-items --deny warnings --allow rustdoc::p
 /// Writes the docs of crates whose sources are in these folders: our own, or copies of them.
 pub(super) fn document(folders: &BTreeMap<String, PathBuf>, log: &Path) -> Result<()> {
     let built = Built::by_the_tests()?;
-    fs::write(log, "")?;
     let mut failed = Vec::new();
     for (name, folder) in folders {
-        writeln!(File::options().append(true).open(log)?, "  Documenting {name}")?;
+        writeln!(File::options().create(true).append(true).open(log)?, "  Documenting {name}")?;
         let mut rustdoc = built.rustdoc(name, folder)?;
         let ended = shell::appended(&mut rustdoc, log, LIMIT)?;
         if !ended.is_some_and(|status| status.success()) {
@@ -68,9 +67,13 @@ impl Built {
         let made = shell::messages_of_tests()?;
         for message in Message::parse_stream(made.as_bytes()) {
             match message? {
-                // No package of ours has both a library and a program.
                 Message::CompilerArtifact(it) if is_wanted(&it) => {
-                    artifacts.insert(it.package_id.clone(), it);
+                    let name = it.target.name.clone();
+                    let other = artifacts.insert(it.package_id.clone(), it);
+                    ensure!(
+                        other.is_none(),
+                        "the package of {name} has two targets: only one would be documented"
+                    );
                 }
                 Message::BuildScriptExecuted(it) => {
                     out_folders.insert(it.package_id, it.out_dir);

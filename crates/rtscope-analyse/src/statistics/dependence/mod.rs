@@ -182,7 +182,7 @@ struct Counts {
 impl Counts {
     fn add(&mut self, class: u32, count: u64) {
         match self.classes.binary_search_by_key(&class, |known| known.0) {
-            Ok(at) => self.classes[at].1 += count,
+            Ok(at) => self.classes[at].1 = self.classes[at].1.saturating_add(count),
             Err(at) => self.classes.insert(at, (class, count)),
         }
     }
@@ -191,7 +191,7 @@ impl Counts {
     fn add_bins(&mut self, layout: Layout, bins: &[Bin], sum_ns: u64) {
         let class_of = |bin: &Bin| CLASSES.index(layout.lower_ns(bin.0));
         for same in bins.chunk_by(|a, b| class_of(a) == class_of(b)) {
-            self.add(class_of(&same[0]), same.iter().map(|bin| bin.1).sum());
+            self.add(class_of(&same[0]), same.iter().fold(0, |sum, bin| bin.1.saturating_add(sum)));
         }
         self.sum_ns += u128::from(sum_ns);
     }
