@@ -139,6 +139,16 @@ impl Layout {
 /// A non-empty bucket: `[index, count]` in the formats.
 pub type Bin = (u32, u64);
 
+/// Adds bins to others; those are ascending, and stay so. Counts that don't fit 64 bits stay at the largest number.
+pub fn add_bins(sum: &mut Vec<Bin>, bins: &[Bin]) {
+    for &(index, count) in bins {
+        match sum.binary_search_by_key(&index, |bin| bin.0) {
+            Ok(at) => sum[at].1 = sum[at].1.saturating_add(count),
+            Err(at) => sum.insert(at, (index, count)),
+        }
+    }
+}
+
 /// Latencies that are known in number but not in magnitude: a tool that says how many lay beyond its
 /// histogram, or that has no histogram at all. Our own runs never have any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    histogram::{Bin, Layout},
-    slice::{Extent, add_bins},
+    histogram::{Bin, Layout, add_bins},
+    slice::Extent,
 };
 
 /// The buckets of a part of the way: to within 3 %, from nanoseconds on.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     frames::Frames,
-    histogram::{Bin, Layout, Unplaced},
+    histogram::{Layout, Unplaced, add_bins},
 };
 
 /// Which activations a slice holds.
@@ -127,15 +127,6 @@ fn is_zero(n: &u64) -> bool {
 
 fn is_default(extent: &Extent) -> bool {
     *extent == Extent::default()
-}
-
-pub(crate) fn add_bins(sum: &mut Vec<Bin>, bins: &[Bin]) {
-    for &(index, count) in bins {
-        match sum.binary_search_by_key(&index, |bin| bin.0) {
-            Ok(at) => sum[at].1 = sum[at].1.saturating_add(count),
-            Err(at) => sum.insert(at, (index, count)),
-        }
-    }
 }
 
 /// The most omitted activations that one stall is expanded into; a clock step of years would

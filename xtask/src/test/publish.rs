@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::Package;
+use cargo_metadata::{Metadata, Package};
 
 use super::rustdoc;
 use crate::{shell, tidy};
@@ -31,31 +31,30 @@ pub(super) fn trial(folder: &Path, log: &Path) -> Result<String> {
     let mut cargo = shell::cargo();
     cargo.args(["publish", "--dry-run", "--workspace", "--allow-dirty", "--no-verify"]);
     let tried = shell::logged(cargo.env("CARGO_TARGET_DIR", folder), log, PACK_LIMIT)?;
+    let metadata = crate::metadata()?;
     if !tried.is_ok() {
         let said = shell::last_lines(&tried.log, 20);
         if is_unreachable(&said) {
-            rustdoc::document(&of_checkout()?, log)?;
+            rustdoc::document(&metadata, &of_checkout(&metadata), log)?;
             let instead = "none: the registry can't be reached, so the checkout was documented";
             return Ok(instead.to_owned());
         }
         bail!("{said}");
     }
-    let unpacked = unpack(&packages(folder)?, &folder.join("unpacked"))?;
-    rustdoc::document(&unpacked, log)?;
+    let unpacked = unpack(public(&metadata), &packages(folder)?, &folder.join("unpacked"))?;
+    rustdoc::document(&metadata, &unpacked, log)?;
     Ok(format!("{} crates, documented as they would be uploaded", unpacked.len()))
 }
 
 /// The packages that are for publishing.
-fn public() -> Result<Vec<Package>> {
-    let metadata = crate::metadata()?;
-    let all = metadata.workspace_packages().into_iter();
-    Ok(all.filter(|it| it.publish.is_none()).cloned().collect())
+fn public(metadata: &Metadata) -> impl Iterator<Item = &Package> {
+    metadata.workspace_packages().into_iter().filter(|it| it.publish.is_none())
 }
 
 /// Our crates' names and their folders here.
-fn of_checkout() -> Result<BTreeMap<String, PathBuf>> {
+fn of_checkout(metadata: &Metadata) -> BTreeMap<String, PathBuf> {
     let folder = |it: &Package| Some((it.name.to_string(), it.manifest_path.parent()?.into()));
-    Ok(public()?.iter().filter_map(folder).collect())
+    public(metadata).filter_map(folder).collect()
 }
 
 /// Whether cargo failed for that reason: its warnings of a network that came back don't count.
@@ -77,10 +76,14 @@ fn packages(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
 }
 
 /// Unpacks the packages of our crates, each of which must be there: names and folders.
-fn unpack(packages: &BTreeMap<String, PathBuf>, room: &Path) -> Result<BTreeMap<String, PathBuf>> {
+fn unpack<'a>(
+    ours: impl Iterator<Item = &'a Package>,
+    packages: &BTreeMap<String, PathBuf>,
+    room: &Path,
+) -> Result<BTreeMap<String, PathBuf>> {
     fs::create_dir_all(room)?;
     let mut folders = BTreeMap::new();
-    for package in public()? {
+    for package in ours {
         let stem = format!("{}-{}", package.name, package.version);
         let file = packages.get(&stem).with_context(|| format!("cargo packaged no {stem}"))?;
         let mut tar = Command::new("tar");

@@ -2,7 +2,7 @@
 //! crates need once more, which takes three times as long as the docs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::Write as _,
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::{
-    Artifact, DependencyKind, Message, Metadata, Node, NodeDep, PackageId, camino::Utf8PathBuf,
+    Artifact, DependencyKind, Metadata, Node, NodeDep, PackageId, camino::Utf8PathBuf,
 };
 
 use crate::shell;
@@ -26,8 +26,12 @@ const FLAGS: &str = "--document-private-items --deny warnings --allow rustdoc::p
                      --allow rustdoc::bare_urls --color never";
 
 /// Writes the docs of crates whose sources are in these folders: our own, or copies of them.
-pub(super) fn document(folders: &BTreeMap<String, PathBuf>, log: &Path) -> Result<()> {
-    let built = Built::by_the_tests()?;
+pub(super) fn document(
+    metadata: &Metadata,
+    folders: &BTreeMap<String, PathBuf>,
+    log: &Path,
+) -> Result<()> {
+    let built = Built::by_the_tests(metadata)?;
     let mut failed = Vec::new();
     for (name, folder) in folders {
         writeln!(File::options().create(true).append(true).open(log)?, "  Documenting {name}")?;
@@ -43,17 +47,14 @@ pub(super) fn document(folders: &BTreeMap<String, PathBuf>, log: &Path) -> Resul
 }
 
 /// What the tests' build has made, and of what.
-struct Built {
-    metadata: Metadata,
+struct Built<'a> {
+    metadata: &'a Metadata,
     /// The library of each package, or its program where it has none.
     artifacts: BTreeMap<PackageId, Artifact>,
-    /// Where the build script of each package has put files.
-    out_folders: BTreeMap<PackageId, Utf8PathBuf>,
 }
 
-impl Built {
-    fn by_the_tests() -> Result<Built> {
-        let metadata = crate::metadata()?;
+impl Built<'_> {
+    fn by_the_tests(metadata: &Metadata) -> Result<Built<'_>> {
         // What build scripts use is made for the host, in a folder of its own, possibly with other features.
         let of_host = metadata.target_directory.join("debug");
         let is_wanted = |it: &Artifact| {
@@ -63,25 +64,16 @@ impl Built {
             !it.profile.test
                 && (target.is_proc_macro() || (!is_for_host && (is_library || target.is_bin())))
         };
-        let (mut artifacts, mut out_folders) = (BTreeMap::new(), BTreeMap::new());
-        let made = shell::messages_of_tests()?;
-        for message in Message::parse_stream(made.as_bytes()) {
-            match message? {
-                Message::CompilerArtifact(it) if is_wanted(&it) => {
-                    let name = it.target.name.clone();
-                    let other = artifacts.insert(it.package_id.clone(), it);
-                    ensure!(
-                        other.is_none(),
-                        "the package of {name} has two targets: only one would be documented"
-                    );
-                }
-                Message::BuildScriptExecuted(it) => {
-                    out_folders.insert(it.package_id, it.out_dir);
-                }
-                _ => {}
-            }
+        let mut artifacts = BTreeMap::new();
+        for artifact in shell::artifacts(&shell::messages_of_tests()?).filter(is_wanted) {
+            let name = artifact.target.name.clone();
+            let other = artifacts.insert(artifact.package_id.clone(), artifact);
+            ensure!(
+                other.is_none(),
+                "the package of {name} has two targets: only one would be documented"
+            );
         }
-        Ok(Built { metadata, artifacts, out_folders })
+        Ok(Built { metadata, artifacts })
     }
 
     /// What documents the crate of a name, with its sources in a folder.
@@ -110,13 +102,8 @@ impl Built {
         for feature in &node.features {
             rustdoc.arg("--cfg").arg(format!("feature={:?}", feature.as_str()));
         }
-        let mut rooms: Vec<&str> = self
-            .artifacts
-            .values()
-            .filter_map(|it| Some(library(it)?.parent()?.as_str()))
-            .collect();
-        rooms.sort_unstable();
-        rooms.dedup();
+        let room = |it: &Artifact| Some(library(it)?.parent()?.to_owned());
+        let rooms: BTreeSet<_> = self.artifacts.values().filter_map(room).collect();
         for room in rooms {
             rustdoc.arg("-L").arg(format!("dependency={room}"));
         }
@@ -126,9 +113,6 @@ impl Built {
         // What sources ask cargo for, and where procedural macros find files.
         rustdoc.env("CARGO_PKG_NAME", name).env("CARGO_PKG_VERSION", package.version.to_string());
         rustdoc.env("CARGO_MANIFEST_DIR", folder);
-        if let Some(out) = self.out_folders.get(&package.id) {
-            rustdoc.env("OUT_DIR", out);
-        }
         Ok(rustdoc)
     }
 

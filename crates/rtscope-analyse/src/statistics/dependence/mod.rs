@@ -27,7 +27,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use rtscope_model::{
-    histogram::{Bin, Layout},
+    histogram::{Bin, Layout, add_bins},
     slice::Slice,
     time::Nanos,
 };
@@ -175,37 +175,31 @@ impl Serialize for IntervalRefusal {
 /// Counts of one kind in a block: how many latencies in each class, ascending.
 #[derive(Clone, Debug, Default)]
 struct Counts {
-    classes: Vec<(u32, u64)>,
+    classes: Vec<Bin>,
     sum_ns: u128,
 }
 
 impl Counts {
-    fn add(&mut self, class: u32, count: u64) {
-        match self.classes.binary_search_by_key(&class, |known| known.0) {
-            Ok(at) => self.classes[at].1 = self.classes[at].1.saturating_add(count),
-            Err(at) => self.classes.insert(at, (class, count)),
-        }
-    }
-
     /// Adds bins, those of one class at once.
     fn add_bins(&mut self, layout: Layout, bins: &[Bin], sum_ns: u64) {
         let class_of = |bin: &Bin| CLASSES.index(layout.lower_ns(bin.0));
         for same in bins.chunk_by(|a, b| class_of(a) == class_of(b)) {
-            self.add(class_of(&same[0]), same.iter().fold(0, |sum, bin| bin.1.saturating_add(sum)));
+            let count = same.iter().fold(0, |sum, bin| bin.1.saturating_add(sum));
+            add_bins(&mut self.classes, &[(class_of(&same[0]), count)]);
         }
         self.sum_ns += u128::from(sum_ns);
     }
 
     fn merge(&mut self, other: &Counts) {
-        other.classes.iter().for_each(|&(class, count)| self.add(class, count));
+        add_bins(&mut self.classes, &other.classes);
         self.sum_ns += other.sum_ns;
     }
 
     fn share(&self, class: u32) -> Share {
         let split = self.classes.partition_point(|known| known.0 < class);
-        let sum = |part: &[(u32, u64)]| part.iter().map(|known| known.1).sum::<u64>();
+        let sum = |part: &[Bin]| part.iter().fold(0, |sum, known| known.1.saturating_add(sum));
         let beyond = sum(&self.classes[split..]);
-        Share { of: sum(&self.classes[..split]) + beyond, beyond }
+        Share { of: sum(&self.classes[..split]).saturating_add(beyond), beyond }
     }
 }
 
@@ -270,7 +264,8 @@ impl Blocks {
         block.measured.add_bins(layout, &slice.bins, slice.sum_ns);
         block.omitted.add_bins(layout, &slice.omitted, slice.omitted_extent.sum_ns);
         if slice.unplaced.count > 0 {
-            block.measured.add(CLASSES.index(slice.unplaced.from_ns), slice.unplaced.count);
+            let class = CLASSES.index(slice.unplaced.from_ns);
+            add_bins(&mut block.measured.classes, &[(class, slice.unplaced.count)]);
         }
         while self.span() > self.most as u64 {
             self.double();
