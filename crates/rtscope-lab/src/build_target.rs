@@ -83,8 +83,8 @@ impl Target {
     /// A `make` of the kernel for this target.
     #[must_use]
     pub fn make(&self, tree: &SourceTree) -> Command {
-        let mut make = Command::new("nice");
-        make.args(["-n", "19", "make"]).arg("-C").arg(&tree.path);
+        let mut make = Command::new("make");
+        make.arg("-C").arg(&tree.path);
         make.arg(format!("O={}", self.objects.display())).arg(format!("ARCH={}", self.arch));
         let prefix = self.cross.as_deref().unwrap_or("");
         if !prefix.is_empty() {

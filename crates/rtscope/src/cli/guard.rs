@@ -14,15 +14,12 @@ use rtscope_sys::{fork::signal, process, sched};
 
 use crate::exit;
 
-/// How much the program gives way: an emulator must not starve what else the machine does.
-const NICE: i8 = 10;
-
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The process that started this one
     #[arg(long, value_name = "PID")]
     parent: u32,
-    /// It gives no way to other programs: it runs as it would without rtscope
+    /// It runs as it would without rtscope: in real time if rtscope does, and with rtscope's tokens
     #[arg(long)]
     as_is: bool,
     /// The program and its arguments
@@ -37,7 +34,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::ERROR));
     }
     if !args.as_is {
-        give_way()?;
+        not_in_real_time()?;
     }
     let (program, words) = args.words.split_first().context("no program")?;
     let mut command = Command::new(program);
@@ -52,14 +49,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(NOT_RUN as u8))
 }
 
-/// Makes this process nice. One that gives more way already stays as it is.
-fn give_way() -> anyhow::Result<()> {
+/// Whoever starts rtscope in real time must not have an emulator in real time too: it never sleeps, and could lock the
+/// machine up.
+fn not_in_real_time() -> anyhow::Result<()> {
     let now = sched::placement(sched::SELF)?;
-    if now.policy != Policy::Idle {
-        let nice = now.nice.max(NICE);
-        let polite = Placement { policy: Policy::Other, priority: 0, nice, budget: None, ..now };
-        // If that is refused, it runs all the same.
-        let _ = sched::set_policy(sched::SELF, &polite);
+    if now.policy.is_real_time() {
+        let ordinary = Placement { policy: Policy::Other, priority: 0, budget: None, ..now };
+        sched::set_policy(sched::SELF, &ordinary)?;
     }
     Ok(())
 }

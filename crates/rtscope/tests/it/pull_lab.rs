@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{
     export::{KCIDB, kernel_ci},
-    support::{folder, kill, output_of, processes_with, program, rtscope, skip, text, wait_for},
+    support::{
+        folder, kill, output_of, processes_with, program, root_or_skip, rtscope, skip, text,
+        wait_for,
+    },
 };
 
 const NODE: &str = "6870c1b2aaaaaaaaaaaaaaaa";
@@ -49,23 +52,25 @@ fn a_guarded_program_has_no_token_in_its_environment() {
     assert!(!variables.contains("KERNELCI") && !variables.contains("KCIDB"), "{variables}");
 }
 
-/// Whoever starts rtscope where no other wants the CPU, or nice, gets no emulator that takes more.
+/// Whoever starts rtscope nice, or where no other wants the CPU, gets such an emulator, and nobody else does.
 #[test]
-fn a_guarded_program_gives_no_less_way_than_rtscope() {
-    let guarded = |before: &[&str]| {
-        let (program, words) = before.split_first().expect("a program");
-        let mut command = Command::new(program);
-        command.args(words).arg(env!("CARGO_BIN_EXE_rtscope"));
-        command.args(["guard", "--parent", &std::process::id().to_string(), "--"]);
-        let said = text(&output_of(command.args(["cat", "/proc/self/stat"])).stdout);
+fn a_guarded_program_gives_as_much_way_as_rtscope() {
+    let parent = std::process::id().to_string();
+    let guard = [env!("CARGO_BIN_EXE_rtscope"), "guard", "--parent", &parent, "--"];
+    let placed = |before: &[&str], guard: &[&str]| {
+        let mut command = Command::new("env");
+        command.args(before).args(guard).args(["cat", "/proc/self/stat"]);
+        let said = text(&output_of(&mut command).stdout);
         let fields: Vec<&str> = said.rsplit_once(") ").expect("a name").1.split(' ').collect();
         // Fields 19 and 41 of proc_pid_stat(5): nice value and policy.
         (fields[16].to_owned(), fields[38].to_owned())
     };
-    let is = |nice: &str, policy: &str| (nice.to_owned(), policy.to_owned());
-    assert_eq!(guarded(&["env"]), is("10", "0"));
-    assert_eq!(guarded(&["nice", "-n", "15"]), is("15", "0"));
-    assert_eq!(guarded(&["chrt", "--idle", "0"]), is("0", "5"));
+    for before in [&[][..], &["nice", "-n", "3"], &["chrt", "--idle", "0"]] {
+        assert_eq!(placed(before, &guard), placed(before, &[]), "{before:?}");
+    }
+    if root_or_skip("a_guarded_program_gives_as_much_way_as_rtscope") {
+        assert_eq!(placed(&["chrt", "--fifo", "1"], &guard), placed(&[], &[]));
+    }
 }
 
 /// A definition as KernelCI's template writes it.

@@ -194,12 +194,12 @@ impl Facts {
 fn boot(room: &Path, stage: u32) -> (String, String) {
     let limit = LIMIT.as_secs();
     let line = format!(
-        "-n 10 timeout {limit} qemu-system-x86_64 -accel tcg,thread=single -m 768 -smp 3 -nic none -display none \
+        "{limit} qemu-system-x86_64 -accel tcg,thread=single -m 768 -smp 3 -nic none -display none \
          -monitor none -no-reboot -boot d -cdrom boot.iso -drive file=disk.img,format=raw,if=virtio,cache=unsafe \
          -serial file:console-{stage}.txt -serial file:facts-{stage}.txt"
     );
-    let ran = Command::new("nice").current_dir(room).args(line.split_whitespace()).output();
-    let ran = ran.expect("nice");
+    let ran = Command::new("timeout").current_dir(room).args(line.split_whitespace()).output();
+    let ran = ran.expect("timeout");
     let [console, facts] = ["console", "facts"].map(|name| {
         let bytes = fs::read(room.join(format!("{name}-{stage}.txt"))).unwrap_or_default();
         String::from_utf8_lossy(&bytes).replace('\r', "")

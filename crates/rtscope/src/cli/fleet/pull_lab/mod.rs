@@ -143,8 +143,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| Path::new("rtscope-runs").join(format!("pull-lab-{}", args.runtime)));
     let mut journal = PullJournal::open(&state, &args.api, &args.runtime)?;
-    let curl_guard = as_is(&guard);
-    let curl = Curl { guard: &curl_guard, stop: &stop, folder: &state };
+    let curl = Curl { guard: &guard, stop: &stop, folder: &state };
     let kcidb = match (&args.kcidb, &args.origin, &kcidb_token) {
         (Some(address), Some(origin), Some(token)) => Some(Kcidb { address, origin, token }),
         _ => None,
@@ -166,13 +165,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// As a shell says it of a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
-
-/// The guard's words for a program that gives no way to others.
-fn as_is(guard: &[String]) -> Vec<String> {
-    let mut words = guard.to_vec();
-    words.insert(words.len().saturating_sub(1), "--as-is".to_owned());
-    words
-}
 
 fn check(args: &Args) -> anyhow::Result<()> {
     for address in
