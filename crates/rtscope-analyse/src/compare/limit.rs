@@ -79,14 +79,18 @@ fn waited_ns(side: &Sample<'_>, limit_ns: u64) -> Option<u64> {
 
 /// How many latencies of a side are at or above a limit, how many surely, and out of how many.
 fn count(side: &Sample<'_>, limit_ns: u64) -> (Option<u64>, u64, u64) {
-    let histogram = &side.histogram;
-    let (surely, at_most) = histogram.at_or_above(limit_ns);
+    // Each run by its own buckets: what both sides share may be coarser.
+    let runs = || side.runs.iter().map(|run| &run.member.cell.all.histogram);
+    let (mut surely, mut at_most) = (0u64, 0u64);
+    for (low, high) in runs().map(|histogram| histogram.at_or_above(limit_ns)) {
+        (surely, at_most) = (surely.saturating_add(low), at_most.saturating_add(high));
+    }
     // Each thread's maximum proves one.
     let threads = side.runs.iter().flat_map(|run| &run.member.cell.threads);
     let of_each: u64 = threads.map(|row| row.histogram.at_or_above(limit_ns).0).sum();
     let surely = surely.max(of_each).min(at_most);
-    let is_known = histogram.unplaced().is_empty() || surely == at_most;
-    (is_known.then_some(at_most), surely, histogram.count())
+    let is_known = runs().all(|histogram| histogram.unplaced().is_empty()) || surely == at_most;
+    (is_known.then_some(at_most), surely, side.histogram.count())
 }
 
 /// Missed activations on both sides.

@@ -23,12 +23,12 @@ pub enum Basis {
     Independent,
 }
 
-/// Buckets of a comparison: those that either side has used.
+/// Buckets of a comparison: those that either side has used. Where the runs have different layouts, each is as wide as the
+/// widest that they have there, and the edges of the others needn't be edges of these: such a bucket counts where it ends.
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
-    layout: Layout,
-    /// Used buckets, ascending.
-    used: Vec<u32>,
+    /// The largest latency of each, ascending.
+    upper_ns: Vec<u64>,
     /// Whether there is one more, for latencies without a bucket.
     has_unplaced: bool,
     /// Edges of each, in nanoseconds, clipped to the smallest and the largest latency of all.
@@ -104,36 +104,42 @@ pub(super) fn samples<'a>(a: &[Member<'a>], b: &[Member<'a>]) -> (Buckets, Sampl
     let layouts = a.iter().chain(b).map(|member| member.cell.all.histogram.layout());
     let coarsest = layouts.max_by_key(|layout| (layout.unit_ns, u32::MAX - layout.exact));
     let layout = coarsest.unwrap_or_default();
-    let (of_a, of_b) = (pooled(a, layout), pooled(b, layout));
-    let mut both = of_a.clone();
-    both.merge(&of_b);
-    let buckets = Buckets::new(&both);
-    let run = |member: &Member<'a>| {
-        let own = &member.cell.all.histogram;
-        let counts = buckets.counts(own.layout(), &own.bins(), own.unplaced().count);
-        Run { member: *member, counts, blocks: blocks(member) }
+    let buckets = Buckets::of(a.iter().chain(b).map(|member| &member.cell.all.histogram));
+    let sample = |members: &[Member<'a>]| {
+        let run = |member: &Member<'a>| Run {
+            member: *member,
+            counts: buckets.counts(&member.cell.all.histogram),
+            blocks: blocks(member),
+        };
+        let runs: Vec<Run<'a>> = members.iter().map(run).collect();
+        let sum = |at: usize| runs.iter().map(|run| run.counts[at]).fold(0, u64::saturating_add);
+        let all = (0..buckets.edges.len()).map(sum).collect();
+        Sample { runs, all, histogram: pooled(members, layout) }
     };
-    let sample = |members: &[Member<'a>], histogram: Histogram| Sample {
-        runs: members.iter().map(run).collect(),
-        all: buckets.counts(layout, &histogram.bins(), histogram.unplaced().count),
-        histogram,
-    };
-    let (a, b) = (sample(a, of_a), sample(b, of_b));
+    let (a, b) = (sample(a), sample(b));
     (buckets, a, b)
 }
 
-/// All latencies of a side. A bucket of a finer layout counts where it begins.
+/// All latencies of a side. A bucket of another layout counts where it ends, so that no quantile is told too small.
 fn pooled(members: &[Member<'_>], layout: Layout) -> Histogram {
     let grain_ns = members.iter().map(|member| member.cell.all.grain_ns).max().unwrap_or(0);
     let mut sum = Histogram::new(layout).cut_to(grain_ns);
     for histogram in members.iter().map(|member| &member.cell.all.histogram) {
-        let own = histogram.layout();
-        let place = |&(index, count): &(u32, u64)| (layout.index(own.lower_ns(index)), count);
-        let bins: Vec<(u32, u64)> = histogram.bins().iter().map(place).collect();
         let (min_ns, max_ns) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
+        let place = |(_, end_ns, count)| (layout.index(end_ns), count);
+        let bins: Vec<(u32, u64)> = spans(histogram).map(place).collect();
         sum.add_all(&bins, histogram.unplaced(), min_ns, max_ns, histogram.sum_ns());
     }
     sum
+}
+
+/// The buckets of a run: the smallest and the largest latency that each can hold, and the count.
+fn spans(histogram: &Histogram) -> impl Iterator<Item = (u64, u64, u64)> {
+    let (layout, max_ns) = (histogram.layout(), histogram.max_ns().unwrap_or(0));
+    histogram.bins().into_iter().map(move |(index, count)| {
+        let lower_ns = layout.lower_ns(index);
+        (lower_ns, layout.upper_ns(index).min(max_ns).max(lower_ns), count)
+    })
 }
 
 /// Blocks of a run from which its dependence is estimated.
@@ -147,21 +153,22 @@ fn blocks<'a>(member: &Member<'a>) -> Option<&'a Blocks> {
 }
 
 impl Buckets {
-    fn new(both: &Histogram) -> Buckets {
-        let layout = both.layout();
-        let used: Vec<u32> = both.bins().iter().map(|bin| bin.0).collect();
-        let (min_ns, max_ns) = (both.min_ns().unwrap_or(0), both.max_ns().unwrap_or(0));
-        let edge = |&index: &u32| {
-            let low = layout.lower_ns(index).max(min_ns) as f64;
-            (low, layout.upper_ns(index).min(max_ns) as f64 + 1.0)
+    fn of<'a>(all: impl Iterator<Item = &'a Histogram> + Clone) -> Buckets {
+        let shared = shared(all.clone().flat_map(spans).map(|span| (span.0, span.1)).collect());
+        let min_ns = all.clone().filter_map(Histogram::min_ns).min().unwrap_or(0);
+        let max_ns = all.clone().filter_map(Histogram::max_ns).max().unwrap_or(0);
+        let edge = |&(lower_ns, upper_ns): &(u64, u64)| {
+            (lower_ns.max(min_ns) as f64, upper_ns.min(max_ns) as f64 + 1.0)
         };
-        let mut edges: Vec<(f64, f64)> = used.iter().map(edge).collect();
-        let has_unplaced = !both.unplaced().is_empty();
-        if has_unplaced {
-            let low = edges.last().map_or(both.unplaced().from_ns as f64, |edge| edge.1);
+        let mut edges: Vec<(f64, f64)> = shared.iter().map(edge).collect();
+        let unplaced = all.map(Histogram::unplaced).filter(|unplaced| !unplaced.is_empty());
+        let unplaced_from_ns = unplaced.map(|unplaced| unplaced.from_ns).min();
+        if let Some(from_ns) = unplaced_from_ns {
+            let low = edges.last().map_or(from_ns as f64, |edge| edge.1);
             edges.push((low, low.max(max_ns as f64 + 1.0)));
         }
-        Buckets { layout, used, has_unplaced, edges }
+        let upper_ns = shared.into_iter().map(|bucket| bucket.1).collect();
+        Buckets { upper_ns, has_unplaced: unplaced_from_ns.is_some(), edges }
     }
 
     /// No latency in any bucket.
@@ -169,26 +176,16 @@ impl Buckets {
         vec![0; self.edges.len()]
     }
 
-    fn counts(&self, layout: Layout, bins: &[(u32, u64)], unplaced: u64) -> Counts {
+    /// The latencies of a run whose buckets these are made from.
+    fn counts(&self, histogram: &Histogram) -> Counts {
         let mut counts = self.none();
-        self.add(layout, bins, unplaced, &mut counts);
-        counts
-    }
-
-    fn add(&self, layout: Layout, bins: &[(u32, u64)], unplaced: u64, counts: &mut [u64]) {
         if let Some(last) = counts.last_mut().filter(|_| self.has_unplaced) {
-            *last += unplaced;
+            *last = histogram.unplaced().count;
         }
-        for &(index, count) in bins {
-            let index = if layout == self.layout {
-                index
-            } else {
-                self.layout.index(layout.lower_ns(index))
-            };
-            if let Ok(place) = self.used.binary_search(&index) {
-                counts[place] += count;
-            }
+        for (_, end_ns, count) in spans(histogram) {
+            counts[self.upper_ns.partition_point(|&upper_ns| upper_ns < end_ns)] += count;
         }
+        counts
     }
 
     /// The latency below which the share `p` lies, latencies being spread evenly in their bucket.
@@ -256,4 +253,102 @@ pub(super) fn cumulative(counts: &[u64]) -> Vec<f64> {
         sum as f64 / total
     };
     counts.iter().map(share).collect()
+}
+
+/// Buckets side by side that hold these, which may overlap: each as wide as the widest of those that hold its first latency.
+fn shared(mut used: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    // Of those that begin together, the widest first.
+    used.sort_unstable_by_key(|&(lower_ns, upper_ns)| (lower_ns, u64::MAX - upper_ns));
+    let mut shared: Vec<(u64, u64)> = Vec::new();
+    // How far those reach that begin in the last one or before.
+    let mut reach_ns = 0;
+    for (lower_ns, upper_ns) in used {
+        let end_ns = shared.last().map_or(0, |bucket| bucket.1);
+        if lower_ns > end_ns && end_ns < reach_ns {
+            shared.push((end_ns + 1, reach_ns));
+        }
+        if shared.last().is_none_or(|bucket| bucket.1 < lower_ns) {
+            shared.push((lower_ns, upper_ns));
+        }
+        reach_ns = reach_ns.max(upper_ns);
+    }
+    let end_ns = shared.last().map_or(0, |bucket| bucket.1);
+    if end_ns < reach_ns {
+        shared.push((end_ns + 1, reach_ns));
+    }
+    shared
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn layouts() -> impl Strategy<Value = Layout> {
+        prop_oneof![
+            Just(Layout::default()),
+            Just(Layout { unit_ns: 1, exact: 10_000 }),
+            Just(Layout { unit_ns: 1_000, exact: 64 })
+        ]
+    }
+
+    fn recorded(layout: Layout, latencies_ns: &[u64]) -> Histogram {
+        let mut histogram = Histogram::new(layout);
+        latencies_ns.iter().for_each(|&latency_ns| histogram.record(latency_ns));
+        histogram
+    }
+
+    #[test]
+    fn runs_of_one_layout_keep_their_buckets() {
+        let one = recorded(Layout::default(), &[3_100, 9_900, 20_000_000]);
+        let other = recorded(Layout::default(), &[3_900, 4_000, 20_100_000]);
+        let buckets = Buckets::of([&one, &other].into_iter());
+        let wide = (19_968_000.0, 20_100_001.0);
+        let edges = [(3_100.0, 4_000.0), (4_000.0, 5_000.0), (9_000.0, 10_000.0), wide];
+        assert_eq!(buckets.edges, edges);
+        assert_eq!(
+            (buckets.counts(&one), buckets.counts(&other)),
+            (vec![1, 0, 1, 1], vec![1, 1, 0, 1])
+        );
+    }
+
+    proptest! {
+        /// Every latency is counted, in the bucket that holds the end of its own; and none is wider than what the layouts
+        /// have there.
+        #[test]
+        fn shared_buckets_lie_side_by_side_and_count_everything(
+            runs in prop::collection::vec((layouts(), prop::collection::vec(0u64..40_000_000, 1..60)), 1..4),
+        ) {
+            let all: Vec<Histogram> = runs.iter().map(|(layout, latencies)| recorded(*layout, latencies)).collect();
+            let buckets = Buckets::of(all.iter());
+            prop_assert!(buckets.edges.iter().all(|edge| edge.0 < edge.1));
+            prop_assert!(buckets.edges.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+            for (low, high) in &buckets.edges {
+                let first_ns = *low as u64;
+                let width = |layout: &Layout| {
+                    let index = layout.index(first_ns);
+                    layout.upper_ns(index) - layout.lower_ns(index) + 1
+                };
+                let widest = runs.iter().map(|(layout, _)| width(layout)).max().expect("a run");
+                prop_assert!(high - low <= widest as f64, "{low} to {high}, {widest}");
+            }
+            for ((layout, latencies), histogram) in runs.iter().zip(&all) {
+                let counts = buckets.counts(histogram);
+                prop_assert_eq!(counts.iter().sum::<u64>(), latencies.len() as u64);
+                // No latency is in a bucket that ends below it, or begins above the end of its own.
+                for share in [0.1, 0.5, 0.9, 1.0] {
+                    let mut sorted = latencies.clone();
+                    sorted.sort_unstable();
+                    let rank = (share * sorted.len() as f64).ceil() as usize;
+                    let truly_ns = sorted[rank - 1];
+                    let mut below = 0;
+                    let at = counts.iter().position(|count| { below += count; below >= rank as u64 });
+                    let (low, high) = buckets.edges[at.expect("a bucket")];
+                    let end_ns = layout.upper_ns(layout.index(truly_ns)) as f64;
+                    prop_assert!(high > truly_ns as f64 && low <= end_ns, "{truly_ns} in {low} to {high}");
+                }
+            }
+        }
+    }
 }

@@ -91,6 +91,41 @@ fn the_note_on_the_intervals_is_right_for_one_two_and_five_runs_on_a_side() {
     assert_eq!(of(5, 5), (Basis::Runs, String::new()));
 }
 
+/// The buckets of 1 ns are wider than 1 us from 32 us on, so that neither side's are all the finer ones.
+#[test]
+fn runs_of_different_resolution_are_compared_by_what_each_knows() {
+    let mut all = latencies(7, 20_000, 3e3, 40);
+    all.iter_mut()
+        .enumerate()
+        .filter(|(i, _)| i % 50 == 0)
+        .for_each(|(i, ns)| *ns = 990_000 + i as u64);
+    let of = |resolution: &str| {
+        let plan = format!(
+            "name = \"p\"\n[sampler]\nresolution = \"{resolution}\"\n[[phase]]\nname = \"busy\"\nduration = \"20s\""
+        );
+        test_support::Run::new(&plan, 1).cell(0, &[&all]).end().record()
+    };
+    let limit_ns = 1_000_000;
+    let truly = all.iter().filter(|&&ns| ns >= limit_ns).count() as u64;
+    let sides = [of("1us"), of("1ns")];
+    for (a, b) in [(0, 1), (1, 0)] {
+        let found = compared_at(&sides[a..=a], &sides[b..=b], None, &[limit_ns]);
+        assert!(!found.answer.starts_with("different"), "{}", found.answer);
+        let change = &found.changes[0];
+        let seen = &change.exceedances[0];
+        for (surely, at_most) in [(seen.a_surely, seen.a), (seen.b_surely, seen.b)] {
+            let at_most = at_most.expect("all have buckets");
+            assert!((surely..=at_most).contains(&truly), "{surely} to {at_most}, truly {truly}");
+        }
+        // Those at 1 us know it.
+        let exact = if a == 0 { (seen.a_surely, seen.a) } else { (seen.b_surely, seen.b) };
+        assert_eq!(exact, (truly, Some(truly)));
+        for shift in &change.shifts {
+            assert!(shift.shift_ns.abs() <= shift.a_ns / 32.0 + 1e3, "{shift:?}");
+        }
+    }
+}
+
 /// How the late wake-ups of a simulated system come: 2 % of all.
 #[derive(Clone, Copy, Debug)]
 enum Late {
