@@ -17,7 +17,7 @@ use crate::{exit, plans};
 /// ~/.local/share/bash-completion/completions/rtscope. The Debian package brings those for bash, zsh
 /// and fish.
 ///
-/// They offer verbs, options and the names of the shipped plans, loads, experiments and kernels. Kernels that you
+/// They offer commands, options and the names of the shipped plans, loads, experiments and kernels. Kernels that you
 /// built are not among them: `rtscope kernel list` shows those.
 ///
 /// Examples:

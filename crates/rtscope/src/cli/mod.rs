@@ -124,7 +124,7 @@ enum Verb {
     Tune(tune::Verb),
     /// Restore settings that a killed run left changed
     ///
-    /// Every verb that measures does the same when it starts. What `rtscope tune apply --keep` has changed stays:
+    /// Every command that measures does the same when it starts. What `rtscope tune apply --keep` has changed stays:
     /// `rtscope tune restore` restores it.
     ///
     /// Examples:
