@@ -261,7 +261,7 @@ impl Spinners {
         let own = std::process::id().to_string();
         // They end with this process, whatever ends it.
         let guard = ["guard", "--parent", &own, "--"];
-        let spin = ["nice", "-n", "19", "sh", "-c", "while :; do :; done"];
+        let spin = ["nice", "-n", "9", "sh", "-c", "while :; do :; done"];
         for _ in 0..count {
             spinners.0.push(shell::start(Command::new(rtscope).args(guard).args(spin))?);
         }

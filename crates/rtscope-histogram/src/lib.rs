@@ -214,8 +214,9 @@ impl Histogram {
         self
     }
 
-    /// What no latency is above.
-    fn reach_ns(&self) -> u64 {
+    /// What no latency is above: the maximum, or almost a grain more where they were cut.
+    #[must_use]
+    pub fn reach_ns(&self) -> u64 {
         self.max_ns.saturating_add(self.grain_ns - 1)
     }
 

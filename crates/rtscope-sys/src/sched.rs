@@ -170,6 +170,19 @@ pub fn placement(tid: i32) -> Result<Placement, Error> {
     })
 }
 
+/// The nice value of a thread, which a real-time one has too: for when it is an ordinary one again.
+///
+/// # Errors
+///
+/// ESRCH when there is no such thread.
+pub fn nice(tid: i32) -> Result<i8, Error> {
+    let thread = rustix::process::Pid::from_raw(tid);
+    let found = rustix::process::getpriority_process(thread);
+    found
+        .map(|nice| nice as i8)
+        .map_err(|e| Error::Call { call: format!("getpriority {tid}"), source: e.into() })
+}
+
 /// Sets the slice of a thread of the fair class: how long it runs before the scheduler looks for another
 /// (Linux 6.12; earlier ones take it and do nothing).
 pub fn set_slice(tid: i32, placement: &Placement, slice_ns: u64) -> Result<(), Error> {

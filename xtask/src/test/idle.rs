@@ -14,9 +14,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LOOKS_MAX: usize = 100;
 
 /// This thread, and the programs that it starts from now on, run where no other wants the CPU. Where that isn't possible,
-/// they run as others do: for an ordinary user there is no way back.
+/// they run as others do: without a capability there is no way back.
 pub(super) fn yield_to_all() {
-    if !rustix::process::geteuid().is_root() {
+    if !may_leave() {
         return;
     }
     set("--idle", &rustix::thread::gettid().to_string());
@@ -31,6 +31,14 @@ pub(super) fn stop_yielding() {
         }
         all.iter().for_each(|thread| set("--other", thread));
     }
+}
+
+/// Whether this process has the capability `CAP_SYS_NICE`, number 23: in a container, root may not have it.
+fn may_leave() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    bits.is_some_and(|bits| bits & (1 << 23) != 0)
 }
 
 fn set(policy: &str, thread: &str) {

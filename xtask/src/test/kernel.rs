@@ -38,6 +38,9 @@ fn steps(program: &Path, log: &Path) -> Result<String> {
         Some(0) => {}
         // What it can't fetch is an error that it tells.
         Some(1) => return Ok(format!("none: {}", said(&fetched.log))),
+        None if fetched.status.is_none() => {
+            return Ok(format!("none: not fetched within {} s", FETCH_LIMIT.as_secs()));
+        }
         _ => bail!(
             "{NAME} can't be fetched: {}\nthe whole output is in {}",
             said(&fetched.log),

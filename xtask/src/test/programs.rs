@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io::Write,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
     time::Duration,
@@ -102,7 +103,8 @@ pub(super) fn run<'a>(
             Ok(None) => say(&format!("\n{name}: killed after {} s\n", limit.as_secs()))?,
             Err(e) => say(&format!("\n{name}: {e:#}\n"))?,
         }
-        failed.get_or_insert(ended.unwrap_or_default());
+        // What couldn't be run has no status of its own; none at all would mean that it took too long.
+        failed.get_or_insert(ended.unwrap_or_else(|_| Some(ExitStatus::from_raw(1 << 8))));
     }
     let status = failed.unwrap_or_else(|| Some(ExitStatus::default()));
     Ok(Finished { status, log: shell::read(log)? })

@@ -99,18 +99,23 @@ pub struct Effect {
 
 /// Compares a pair. Its sentences come with [`CellComparison::conclude`].
 pub(super) fn between(pair: &Pair<'_>, limits_ns: &[u64]) -> CellComparison {
-    let (buckets, a, b) = sample::samples(&pair.a, &pair.b);
-    let exceed = |limit_ns| limit::exceedances(&a, &b, limit_ns);
+    let (buckets, mut readings) = sample::samples(&pair.a, &pair.b);
+    let shifts = shift::all(&buckets, &readings);
+    let limits = limits(pair, limits_ns, &readings[0].0, &readings[0].1);
+    let exceedances = limits.into_iter().map(|limit_ns| limit::exceedances(&readings, limit_ns));
+    let exceedances = exceedances.collect();
+    let is_of_one_layout = readings.len() == 1;
+    let (a, b) = readings.swap_remove(0);
     CellComparison {
         name: pair.name.clone(),
         a: figures(&pair.a, &a),
         b: figures(&pair.b, &b),
         sentences: Vec::new(),
         effects: effects(pair),
-        exceedances: limits(pair, limits_ns, &a, &b).into_iter().map(exceed).collect(),
-        shifts: shift::all(&buckets, &a, &b),
+        exceedances,
+        shifts,
         missed: limit::missed(&a, &b),
-        wasserstein_ns: distance_ns(&buckets, &a, &b),
+        wasserstein_ns: distance_ns(&buckets, &a, &b).filter(|_| is_of_one_layout),
         basis: sample::basis(&a, &b),
         histograms: [a.histogram, b.histogram],
     }
@@ -308,7 +313,7 @@ fn verdicts_sentence(requirement: Requirement, a: Verdict, b: Verdict) -> String
     }
 }
 
-/// Wasserstein's distance of two distributions; none where latencies have no bucket.
+/// Wasserstein's distance of two distributions of one layout; none where latencies have no bucket.
 fn distance_ns(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>) -> Option<f64> {
     let is_whole = [a, b].iter().all(|side| side.histogram.unplaced().is_empty());
     let (whole_a, whole_b) = (cumulative(&a.all), cumulative(&b.all));

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     ratio::{self, Counted, ShareRatio},
-    sample::{Run, Sample},
+    sample::{Reading, Run, Sample},
 };
 use crate::{number::grouped, statistics::dependence::IntervalRefusal};
 
@@ -39,17 +39,25 @@ pub struct Exceedances {
 }
 
 /// Counts at a limit.
-pub(super) fn exceedances(a: &Sample<'_>, b: &Sample<'_>, limit_ns: u64) -> Exceedances {
+pub(super) fn exceedances(readings: &[(Sample<'_>, Sample<'_>)], limit_ns: u64) -> Exceedances {
+    let (a, b) = &readings[0];
     let (in_a, a_surely, a_of) = count(a, limit_ns);
     let (in_b, b_surely, b_of) = count(b, limit_ns);
-    let counted = |run: &Run<'_>| Counted {
-        beyond: run.member.cell.all.histogram.at_or_above(limit_ns).1,
-        of: run.member.cell.all.histogram.count(),
-        inflation: run.inflation(limit_ns),
+    let side = |side: &Sample<'_>| {
+        let counted = |run: &Run<'_>| {
+            let histogram = &run.member.cell.all.histogram;
+            let (surely, at_most) = histogram.at_or_above(limit_ns);
+            Counted {
+                beyond: if side.reading == Reading::Longest { at_most } else { surely },
+                of: histogram.count(),
+                inflation: run.inflation(limit_ns),
+            }
+        };
+        side.runs.iter().map(counted).collect::<Vec<Counted>>()
     };
-    let side = |side: &Sample<'_>| side.runs.iter().map(counted).collect::<Vec<Counted>>();
+    let ratios = readings.iter().map(|(a, b)| ratio::between(&side(a), &side(b)));
     let is_known = in_a.is_some() && in_b.is_some();
-    let found = if is_known { ratio::between(&side(a), &side(b)) } else { Ok(None) };
+    let found = if is_known { ratio::of_readings(ratios) } else { Ok(None) };
     let (ratio, refused) = match found {
         Ok(ratio) => (ratio, None),
         Err(refusal) => (None, Some(refusal)),

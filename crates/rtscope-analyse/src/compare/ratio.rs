@@ -50,6 +50,11 @@ impl Chance {
         Chance { p, p_adjusted: p }
     }
 
+    /// The larger of the chances in two readings of the same counts; where they lead to opposite differences, that of none.
+    pub(super) fn of_either(self, other: Chance, are_opposite: bool) -> Chance {
+        Chance::new(if are_opposite { 1.0 } else { self.p.max(other.p) })
+    }
+
     /// Whether the difference is real, at 5 % for all figures of the comparison together.
     #[must_use]
     pub fn is_different(self) -> bool {
@@ -94,6 +99,33 @@ pub(super) fn between(a: &[Counted], b: &[Counted]) -> Result<Option<ShareRatio>
         high: odds_high(a, b).map(|odds| odds * scale),
         chance: Chance::new(chance(a, b, 1.0 / (1.0 + scale))),
     }))
+}
+
+/// What holds in each reading of counts that are not known exactly.
+///
+/// # Errors
+///
+/// When one of them has no interval.
+pub(super) fn of_readings(
+    readings: impl Iterator<Item = Result<Option<ShareRatio>, IntervalRefusal>>,
+) -> Result<Option<ShareRatio>, IntervalRefusal> {
+    let each = readings.collect::<Result<Vec<Option<ShareRatio>>, IntervalRefusal>>()?;
+    Ok(each.into_iter().reduce(of_either).flatten())
+}
+
+fn of_either(one: Option<ShareRatio>, other: Option<ShareRatio>) -> Option<ShareRatio> {
+    let (Some(one), Some(other)) = (one, other) else {
+        // In one reading neither side has any, in the other one or both do: nothing can be said.
+        let open = ShareRatio { ratio: None, low: 0.0, high: None, chance: Chance::new(1.0) };
+        return one.or(other).map(|_| open);
+    };
+    let is_more = |seen: ShareRatio| seen.ratio.is_none_or(|ratio| ratio > 1.0);
+    Some(ShareRatio {
+        ratio: one.ratio.zip(other.ratio).map(|(one, other)| f64::midpoint(one, other)),
+        low: one.low.min(other.low),
+        high: one.high.zip(other.high).map(|(one, other)| one.max(other)),
+        chance: one.chance.of_either(other.chance, is_more(one) != is_more(other)),
+    })
 }
 
 /// What divides the counts of a side, weighted by the counts; none when there are none.

@@ -3,6 +3,10 @@
 //!
 //! Latencies of imports that have no bucket are counted in one more, behind all others: so every rank
 //! is right, and what lies in that bucket is not told.
+//!
+//! Runs of different layouts have few edges in common: a bucket of one lies in two of those that both share. So there are
+//! two readings, in which the one side's latencies are as long and the other's as short as they can be, and the reverse.
+//! The truth is between them.
 
 use rtscope_model::histogram::{Histogram, Layout};
 use serde::Serialize;
@@ -23,8 +27,7 @@ pub enum Basis {
     Independent,
 }
 
-/// Buckets of a comparison: those that either side has used. Where the runs have different layouts, each is as wide as the
-/// widest that they have there, and the edges of the others needn't be edges of these: such a bucket counts where it ends.
+/// Buckets of a comparison: those that either side has used.
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     /// The largest latency of each, ascending.
@@ -37,6 +40,15 @@ pub(super) struct Buckets {
 
 /// Counts by used bucket.
 pub(super) type Counts = Vec<u64>;
+
+/// Where latencies count whose bucket lies in more than one of those that both sides share, or on both sides of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Where their bucket begins.
+    Shortest,
+    /// Where it ends.
+    Longest,
+}
 
 /// One run of a side.
 #[derive(Clone, Debug)]
@@ -69,6 +81,7 @@ impl Run<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Sample<'a> {
     pub(super) runs: Vec<Run<'a>>,
+    pub(super) reading: Reading,
     /// All together.
     pub(super) all: Counts,
     /// All together, with exact extremes.
@@ -99,25 +112,34 @@ pub(super) fn basis(a: &Sample<'_>, b: &Sample<'_>) -> Basis {
     }
 }
 
-/// The latencies of two sides.
-pub(super) fn samples<'a>(a: &[Member<'a>], b: &[Member<'a>]) -> (Buckets, Sample<'a>, Sample<'a>) {
-    let layouts = a.iter().chain(b).map(|member| member.cell.all.histogram.layout());
-    let coarsest = layouts.max_by_key(|layout| (layout.unit_ns, u32::MAX - layout.exact));
+/// The buckets of two sides, and A and B: once where all runs have one layout, and in two readings where they don't.
+pub(super) fn samples<'a>(
+    a: &[Member<'a>],
+    b: &[Member<'a>],
+) -> (Buckets, Vec<(Sample<'a>, Sample<'a>)>) {
+    let all = || a.iter().chain(b).map(|member| &member.cell.all.histogram);
+    let coarsest =
+        all().map(Histogram::layout).max_by_key(|layout| (layout.unit_ns, u32::MAX - layout.exact));
     let layout = coarsest.unwrap_or_default();
-    let buckets = Buckets::of(a.iter().chain(b).map(|member| &member.cell.all.histogram));
-    let sample = |members: &[Member<'a>]| {
+    let buckets = Buckets::of(all());
+    let sample = |members: &[Member<'a>], reading: Reading| {
         let run = |member: &Member<'a>| Run {
             member: *member,
-            counts: buckets.counts(&member.cell.all.histogram),
+            counts: buckets.counts(&member.cell.all.histogram, reading),
             blocks: blocks(member),
         };
         let runs: Vec<Run<'a>> = members.iter().map(run).collect();
         let sum = |at: usize| runs.iter().map(|run| run.counts[at]).fold(0, u64::saturating_add);
         let all = (0..buckets.edges.len()).map(sum).collect();
-        Sample { runs, all, histogram: pooled(members, layout) }
+        Sample { runs, reading, all, histogram: pooled(members, layout) }
     };
-    let (a, b) = (sample(a), sample(b));
-    (buckets, a, b)
+    let (short, long) = (Reading::Shortest, Reading::Longest);
+    let readings: &[(Reading, Reading)] = match all().all(|one| one.layout() == layout) {
+        true => &[(long, long)],
+        false => &[(long, short), (short, long)],
+    };
+    let both = readings.iter().map(|&(of_a, of_b)| (sample(a, of_a), sample(b, of_b))).collect();
+    (buckets, both)
 }
 
 /// All latencies of a side. A bucket of another layout counts where it ends, so that no quantile is told too small.
@@ -135,10 +157,10 @@ fn pooled(members: &[Member<'_>], layout: Layout) -> Histogram {
 
 /// The buckets of a run: the smallest and the largest latency that each can hold, and the count.
 fn spans(histogram: &Histogram) -> impl Iterator<Item = (u64, u64, u64)> {
-    let (layout, max_ns) = (histogram.layout(), histogram.max_ns().unwrap_or(0));
+    let (layout, reach_ns) = (histogram.layout(), histogram.reach_ns());
     histogram.bins().into_iter().map(move |(index, count)| {
         let lower_ns = layout.lower_ns(index);
-        (lower_ns, layout.upper_ns(index).min(max_ns).max(lower_ns), count)
+        (lower_ns, layout.upper_ns(index).min(reach_ns).max(lower_ns), count)
     })
 }
 
@@ -156,7 +178,7 @@ impl Buckets {
     fn of<'a>(all: impl Iterator<Item = &'a Histogram> + Clone) -> Buckets {
         let shared = shared(all.clone().flat_map(spans).map(|span| (span.0, span.1)).collect());
         let min_ns = all.clone().filter_map(Histogram::min_ns).min().unwrap_or(0);
-        let max_ns = all.clone().filter_map(Histogram::max_ns).max().unwrap_or(0);
+        let max_ns = all.clone().map(Histogram::reach_ns).max().unwrap_or(0);
         let edge = |&(lower_ns, upper_ns): &(u64, u64)| {
             (lower_ns.max(min_ns) as f64, upper_ns.min(max_ns) as f64 + 1.0)
         };
@@ -177,13 +199,17 @@ impl Buckets {
     }
 
     /// The latencies of a run whose buckets these are made from.
-    fn counts(&self, histogram: &Histogram) -> Counts {
+    fn counts(&self, histogram: &Histogram, reading: Reading) -> Counts {
         let mut counts = self.none();
         if let Some(last) = counts.last_mut().filter(|_| self.has_unplaced) {
             *last = histogram.unplaced().count;
         }
-        for (_, end_ns, count) in spans(histogram) {
-            counts[self.upper_ns.partition_point(|&upper_ns| upper_ns < end_ns)] += count;
+        for (begin_ns, end_ns, count) in spans(histogram) {
+            let at_ns = match reading {
+                Reading::Shortest => begin_ns,
+                Reading::Longest => end_ns,
+            };
+            counts[self.upper_ns.partition_point(|&upper_ns| upper_ns < at_ns)] += count;
         }
         counts
     }
@@ -255,7 +281,8 @@ pub(super) fn cumulative(counts: &[u64]) -> Vec<f64> {
     counts.iter().map(share).collect()
 }
 
-/// Buckets side by side that hold these, which may overlap: each as wide as the widest of those that hold its first latency.
+/// Buckets side by side that hold these, which may overlap. Those that begin in one and end behind it are the least that the
+/// next one holds.
 fn shared(mut used: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     // Of those that begin together, the widest first.
     used.sort_unstable_by_key(|&(lower_ns, upper_ns)| (lower_ns, u64::MAX - upper_ns));
@@ -264,11 +291,11 @@ fn shared(mut used: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut reach_ns = 0;
     for (lower_ns, upper_ns) in used {
         let end_ns = shared.last().map_or(0, |bucket| bucket.1);
-        if lower_ns > end_ns && end_ns < reach_ns {
+        if end_ns < reach_ns && end_ns + 1 < lower_ns {
             shared.push((end_ns + 1, reach_ns));
         }
         if shared.last().is_none_or(|bucket| bucket.1 < lower_ns) {
-            shared.push((lower_ns, upper_ns));
+            shared.push((lower_ns, upper_ns.max(reach_ns)));
         }
         reach_ns = reach_ns.max(upper_ns);
     }
@@ -307,46 +334,43 @@ mod tests {
         let wide = (19_968_000.0, 20_100_001.0);
         let edges = [(3_100.0, 4_000.0), (4_000.0, 5_000.0), (9_000.0, 10_000.0), wide];
         assert_eq!(buckets.edges, edges);
-        assert_eq!(
-            (buckets.counts(&one), buckets.counts(&other)),
-            (vec![1, 0, 1, 1], vec![1, 1, 0, 1])
-        );
+        for reading in [Reading::Shortest, Reading::Longest] {
+            let counts = [&one, &other].map(|histogram| buckets.counts(histogram, reading));
+            assert_eq!(counts, [vec![1, 0, 1, 1], vec![1, 1, 0, 1]]);
+        }
+    }
+
+    #[test]
+    fn no_shared_bucket_is_a_sliver_of_one_that_begins_with_it() {
+        let edges = shared(vec![(10_000, 10_999), (10_752, 11_007), (11_000, 11_999)]);
+        assert_eq!(edges, [(10_000, 10_999), (11_000, 11_999)]);
+        let edges = shared(vec![(0, 9), (8, 12), (20, 29)]);
+        assert_eq!(edges, [(0, 9), (10, 12), (20, 29)]);
     }
 
     proptest! {
-        /// Every latency is counted, in the bucket that holds the end of its own; and none is wider than what the layouts
-        /// have there.
+        /// Each latency counts once; and the latency at any rank is between those of the two readings.
         #[test]
-        fn shared_buckets_lie_side_by_side_and_count_everything(
+        fn shared_buckets_lie_side_by_side_and_the_truth_is_between_the_readings(
             runs in prop::collection::vec((layouts(), prop::collection::vec(0u64..40_000_000, 1..60)), 1..4),
         ) {
-            let all: Vec<Histogram> = runs.iter().map(|(layout, latencies)| recorded(*layout, latencies)).collect();
+            let all: Vec<Histogram> =
+                runs.iter().map(|(layout, latencies)| recorded(*layout, latencies)).collect();
             let buckets = Buckets::of(all.iter());
             prop_assert!(buckets.edges.iter().all(|edge| edge.0 < edge.1));
             prop_assert!(buckets.edges.windows(2).all(|pair| pair[0].1 <= pair[1].0));
-            for (low, high) in &buckets.edges {
-                let first_ns = *low as u64;
-                let width = |layout: &Layout| {
-                    let index = layout.index(first_ns);
-                    layout.upper_ns(index) - layout.lower_ns(index) + 1
-                };
-                let widest = runs.iter().map(|(layout, _)| width(layout)).max().expect("a run");
-                prop_assert!(high - low <= widest as f64, "{low} to {high}, {widest}");
-            }
-            for ((layout, latencies), histogram) in runs.iter().zip(&all) {
-                let counts = buckets.counts(histogram);
-                prop_assert_eq!(counts.iter().sum::<u64>(), latencies.len() as u64);
-                // No latency is in a bucket that ends below it, or begins above the end of its own.
-                for share in [0.1, 0.5, 0.9, 1.0] {
-                    let mut sorted = latencies.clone();
-                    sorted.sort_unstable();
-                    let rank = (share * sorted.len() as f64).ceil() as usize;
-                    let truly_ns = sorted[rank - 1];
-                    let mut below = 0;
-                    let at = counts.iter().position(|count| { below += count; below >= rank as u64 });
-                    let (low, high) = buckets.edges[at.expect("a bucket")];
-                    let end_ns = layout.upper_ns(layout.index(truly_ns)) as f64;
-                    prop_assert!(high > truly_ns as f64 && low <= end_ns, "{truly_ns} in {low} to {high}");
+            for ((_, latencies), histogram) in runs.iter().zip(&all) {
+                let mut sorted = latencies.clone();
+                sorted.sort_unstable();
+                let edges = [Reading::Shortest, Reading::Longest].map(|reading| {
+                    let counts = buckets.counts(histogram, reading);
+                    let edges = buckets.edges.iter().zip(counts);
+                    edges.flat_map(|(edge, count)| vec![*edge; count as usize]).collect::<Vec<_>>()
+                });
+                prop_assert_eq!([edges[0].len(), edges[1].len()], [latencies.len(); 2]);
+                for (rank, truly_ns) in sorted.into_iter().enumerate() {
+                    let (low, high) = (edges[0][rank].0, edges[1][rank].1);
+                    prop_assert!((low..high).contains(&(truly_ns as f64)), "{truly_ns}: {low} to {high}");
                 }
             }
         }

@@ -150,6 +150,10 @@ fn of_run(record: &Record, add: &mut impl FnMut(&str, &str, String)) {
             add(topic, name, value.clone());
         }
     }
+    for phase in &record.plan.phases {
+        let unit_ns = phase.sampler.layout().unit_ns;
+        add("sampler", "resolution", Nanos(unit_ns).to_string());
+    }
     for thread in &record.threads {
         let interval = Some(Nanos(thread.interval_ns)).filter(|interval| *interval > Nanos::ZERO);
         add("sampler", "interval", interval.map(|it| it.to_string()).unwrap_or_default());

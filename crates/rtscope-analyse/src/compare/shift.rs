@@ -46,8 +46,30 @@ pub struct Shift {
     pub refused: Option<IntervalRefusal>,
 }
 
-/// The shifts of all quantiles that both sides reach.
-pub(super) fn all(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>) -> Vec<Shift> {
+/// The shifts of all quantiles that both sides reach, as far as they hold in each reading.
+pub(super) fn all(buckets: &Buckets, readings: &[(Sample<'_>, Sample<'_>)]) -> Vec<Shift> {
+    let each = readings.iter().map(|(a, b)| of_reading(buckets, a, b));
+    let either = |one: Vec<Shift>, other| one.into_iter().zip(other).map(of_either).collect();
+    each.reduce(either).unwrap_or_default()
+}
+
+/// The same quantile's shift in two readings.
+fn of_either((one, other): (Shift, Shift)) -> Shift {
+    let chances = one.chance.zip(other.chance);
+    let are_opposite = (one.shift_ns > 0.0) != (other.shift_ns > 0.0);
+    Shift {
+        parts: one.parts,
+        a_ns: one.a_ns.max(other.a_ns),
+        b_ns: one.b_ns.max(other.b_ns),
+        shift_ns: f64::midpoint(one.shift_ns, other.shift_ns),
+        low_ns: one.low_ns.zip(other.low_ns).map(|(one, other)| one.min(other)),
+        high_ns: one.high_ns.zip(other.high_ns).map(|(one, other)| one.max(other)),
+        chance: chances.map(|(one, other)| one.of_either(other, are_opposite)),
+        refused: one.refused.or(other.refused),
+    }
+}
+
+fn of_reading(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>) -> Vec<Shift> {
     let (n_a, n_b) = (a.histogram.count(), b.histogram.count());
     let reached = |parts: &u32| {
         let above = 1.0 - share(*parts);

@@ -91,39 +91,60 @@ fn the_note_on_the_intervals_is_right_for_one_two_and_five_runs_on_a_side() {
     assert_eq!(of(5, 5), (Basis::Runs, String::new()));
 }
 
-/// The buckets of 1 ns are wider than 1 us from 32 us on, so that neither side's are all the finer ones.
+/// 20 s of one thread with these latencies, at a resolution.
+fn at_resolution(resolution: &str, latencies_ns: &[u64]) -> Record {
+    let plan = format!(
+        "name = \"p\"\n[sampler]\nresolution = \"{resolution}\"\n[[phase]]\nname = \"busy\"\nduration = \"20s\""
+    );
+    test_support::Run::new(&plan, 1).cell(0, &[latencies_ns]).end().record()
+}
+
+/// Buckets of 1 ns become wider from 10 us on, and have no edges in common with those of 1 us: neither knows everything.
 #[test]
-fn runs_of_different_resolution_are_compared_by_what_each_knows() {
-    let mut all = latencies(7, 20_000, 3e3, 40);
-    all.iter_mut()
-        .enumerate()
-        .filter(|(i, _)| i % 50 == 0)
-        .for_each(|(i, ns)| *ns = 990_000 + i as u64);
-    let of = |resolution: &str| {
-        let plan = format!(
-            "name = \"p\"\n[sampler]\nresolution = \"{resolution}\"\n[[phase]]\nname = \"busy\"\nduration = \"20s\""
-        );
-        test_support::Run::new(&plan, 1).cell(0, &[&all]).end().record()
+fn equal_runs_of_different_resolution_are_not_different() {
+    let mut random = Random::new(11);
+    let mut spread = |from_ns: u64, width_ns: f64| -> Vec<u64> {
+        (0..20_000).map(|_| from_ns + (width_ns * random.share()) as u64).collect()
     };
-    let limit_ns = 1_000_000;
-    let truly = all.iter().filter(|&&ns| ns >= limit_ns).count() as u64;
-    let sides = [of("1us"), of("1ns")];
-    for (a, b) in [(0, 1), (1, 0)] {
-        let found = compared_at(&sides[a..=a], &sides[b..=b], None, &[limit_ns]);
-        assert!(!found.answer.starts_with("different"), "{}", found.answer);
-        let change = &found.changes[0];
-        let seen = &change.exceedances[0];
-        for (surely, at_most) in [(seen.a_surely, seen.a), (seen.b_surely, seen.b)] {
-            let at_most = at_most.expect("all have buckets");
-            assert!((surely..=at_most).contains(&truly), "{surely} to {at_most}, truly {truly}");
-        }
-        // Those at 1 us know it.
-        let exact = if a == 0 { (seen.a_surely, seen.a) } else { (seen.b_surely, seen.b) };
-        assert_eq!(exact, (truly, Some(truly)));
-        for shift in &change.shifts {
-            assert!(shift.shift_ns.abs() <= shift.a_ns / 32.0 + 1e3, "{shift:?}");
+    let lump = |at_ns: u64| vec![at_ns; 20_000];
+    let systems =
+        [spread(10_350, 1e3), spread(33_000, 2e3), lump(10_990), lump(33_800), lump(999_900)];
+    for latencies_ns in systems {
+        let [coarse, fine] = ["1us", "1ns"].map(|unit| at_resolution(unit, &latencies_ns));
+        let limit_ns = latencies_ns[0].next_multiple_of(1_000);
+        let truly = latencies_ns.iter().filter(|&&ns| ns >= limit_ns).count() as u64;
+        for sides in [[&coarse, &fine], [&fine, &coarse]] {
+            for runs in [1, 3] {
+                let side = |record: &Record| vec![record.clone(); runs];
+                let found = compared_at(&side(sides[0]), &side(sides[1]), None, &[limit_ns]);
+                assert!(!found.answer.starts_with("different"), "{limit_ns}: {}", found.answer);
+                let seen = &found.changes[0].exceedances[0];
+                for (surely, at_most) in [(seen.a_surely, seen.a), (seen.b_surely, seen.b)] {
+                    let (at_most, truly) =
+                        (at_most.expect("all have buckets"), truly * runs as u64);
+                    assert!(
+                        (surely..=at_most).contains(&truly),
+                        "{surely} to {at_most}, truly {truly}"
+                    );
+                }
+                assert_eq!(found.changes[0].wasserstein_ns, None);
+            }
         }
     }
+}
+
+#[test]
+fn a_difference_is_found_across_resolutions() {
+    let mut random = Random::new(12);
+    let mut spread = |from_ns: u64| -> Vec<u64> {
+        (0..20_000).map(|_| from_ns + (5e3 * random.exponential()).min(90e3) as u64).collect()
+    };
+    let (a, b) = (at_resolution("1us", &spread(20_000)), at_resolution("1ns", &spread(30_000)));
+    let found = compared_at(&[a], &[b], None, &[30_000]);
+    assert!(found.answer.starts_with("different: busy in p50 (+"), "{}", found.answer);
+    let p50 = &found.changes[0].shifts[0];
+    let (low, high) = (p50.low_ns.expect("low"), p50.high_ns.expect("high"));
+    assert!((low..high).contains(&10e3) && high - low < 3e3, "{p50:?}");
 }
 
 /// How the late wake-ups of a simulated system come: 2 % of all.

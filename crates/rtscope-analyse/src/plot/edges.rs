@@ -51,11 +51,11 @@ impl Edges {
         after.saturating_sub(1).min(self.len() - 1)
     }
 
-    /// Adds bins of a layout to counts of steps. A bucket counts where it begins; the last one, which
-    /// is open, in the last step.
+    /// Adds bins of a layout to counts of steps. A bucket counts where it ends, which is another step than where it begins
+    /// only if the steps are made from another layout; the last one, which is open, in the last step.
     pub(crate) fn add(&self, layout: Layout, bins: &[Bin], counts: &mut [u64]) {
         for &(index, count) in bins {
-            counts[self.step_of(layout.lower_ns(index))] += count;
+            counts[self.step_of(layout.upper_ns(index))] += count;
         }
     }
 

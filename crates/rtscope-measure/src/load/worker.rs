@@ -155,7 +155,7 @@ fn placement_of(options: &LoadOptions, cpus: CpuSet) -> Result<Placement, LoadEr
     let priority = options.given("priority").and_then(|text| text.parse().ok()).unwrap_or(1);
     let nice = match options.given("nice").and_then(|text| text.parse().ok()) {
         Some(nice) => nice,
-        None => sched::placement(sched::SELF)?.nice,
+        None => sched::nice(sched::SELF)?,
     };
     Ok(Placement {
         policy,
@@ -171,7 +171,7 @@ fn placement_of(options: &LoadOptions, cpus: CpuSet) -> Result<Placement, LoadEr
 fn prepare(descriptor: &LoadDescriptor, job: &Job) -> Result<(), LoadError> {
     job.guard(job.parent)?;
     default_signals();
-    let nice = sched::placement(sched::SELF)?.nice;
+    let nice = sched::nice(sched::SELF)?;
     let own = Placement { policy: Policy::Other, priority: 0, nice, ..job.placement.clone() };
     sched::set_policy(sched::SELF, &own)?;
     sched::set_affinity(sched::SELF, &own.cpus)?;

@@ -34,7 +34,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::ERROR));
     }
     if !args.as_is {
-        not_in_real_time()?;
+        leave_real_time()?;
     }
     let (program, words) = args.words.split_first().context("no program")?;
     let mut command = Command::new(program);
@@ -49,12 +49,17 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(NOT_RUN as u8))
 }
 
-/// Whoever starts rtscope in real time must not have an emulator in real time too: it never sleeps, and could lock the
+/// Makes an ordinary program of one that was started in real time: emulators and compilers never sleep, and could lock the
 /// machine up.
-fn not_in_real_time() -> anyhow::Result<()> {
+///
+/// # Errors
+///
+/// The kernel refuses it.
+pub(super) fn leave_real_time() -> anyhow::Result<()> {
     let now = sched::placement(sched::SELF)?;
     if now.policy.is_real_time() {
-        let ordinary = Placement { policy: Policy::Other, priority: 0, budget: None, ..now };
+        let nice = sched::nice(sched::SELF)?;
+        let ordinary = Placement { policy: Policy::Other, priority: 0, nice, budget: None, ..now };
         sched::set_policy(sched::SELF, &ordinary)?;
     }
     Ok(())

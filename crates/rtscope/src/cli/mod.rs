@@ -234,7 +234,9 @@ pub(crate) fn main() -> ExitCode {
         match Internal::parse() {
             Internal::Man(args) => man::main(&args),
             Internal::Guard(args) => guard::main(&args),
-            Internal::LabBatch(args) => lab::batch::main(&args),
+            Internal::LabBatch(args) => {
+                guard::leave_real_time().and_then(|()| lab::batch::main(&args))
+            }
             Internal::FleetAgent(args) => fleet::agent::main(&args),
             Internal::BranchWorkload(args) => return stat::workload(&args),
             Internal::LoadWorker { words } => return rtscope_measure::load::worker_main(&words),
@@ -266,6 +268,9 @@ pub(crate) fn main() -> ExitCode {
 fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
     if verb.measures() {
         leftovers::restore();
+    }
+    if matches!(verb, Verb::Lab(_) | Verb::Kernel(_)) {
+        guard::leave_real_time()?;
     }
     match verb {
         Verb::Run(args) => run::main(&args),

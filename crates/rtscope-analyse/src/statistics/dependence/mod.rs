@@ -364,11 +364,12 @@ impl Blocks {
         Ok(Margins::new(excess(&each, mean_ns), deviation_ns))
     }
 
-    /// The wake-ups of each block, in the order of time, that reach a limit: to the nearest class of
-    /// latency below it.
+    /// The wake-ups of each block, in the order of time, that may reach a limit: with all of the limit's own bucket, and
+    /// to the nearest class of latency below it.
     #[must_use]
     pub fn shares(&self, limit_ns: u64, with_omitted: bool) -> Vec<Share> {
-        self.shares_from(CLASSES.index(limit_ns), with_omitted)
+        let begin_ns = self.layout.lower_ns(self.layout.index(limit_ns));
+        self.shares_from(CLASSES.index(begin_ns), with_omitted)
     }
 
     fn shares_from(&self, class: u32, with_omitted: bool) -> Vec<Share> {

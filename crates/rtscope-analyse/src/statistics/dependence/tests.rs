@@ -69,6 +69,15 @@ fn threads_are_summed_and_the_order_does_not_matter() {
     assert_eq!(one.shares(50_000, true)[7], Share { of: 4 * 1_001, beyond: 132 });
 }
 
+/// The late ones are in the bucket from 90 us on: whether they reach 90.5 us isn't known, so they count.
+#[test]
+fn a_limit_inside_a_bucket_counts_the_whole_bucket() {
+    let mut blocks = Blocks::new(Layout::default());
+    (0..40).for_each(|second| blocks.add(&slice(0, second * 1_000, 1_000, 30, 0)));
+    let beyond = |limit_ns: u64| blocks.shares(limit_ns, false)[7].beyond;
+    assert_eq!([90_000, 90_999, 94_000].map(beyond), [30, 30, 0]);
+}
+
 #[test]
 fn a_slice_belongs_to_the_block_that_holds_its_middle() {
     let mut blocks = Blocks::new(Layout::default());
