@@ -96,28 +96,27 @@ pub struct Extent {
 /// still fits 64 bits.
 const COUNT_MAX: u64 = 1 << 48;
 
+fn bounded<T, E: serde::de::Error>(counted: T, count: u64) -> Result<T, E> {
+    match count {
+        ..=COUNT_MAX => Ok(counted),
+        _ => Err(E::custom("more activations than a slice can hold")),
+    }
+}
+
 fn count<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
     let count = u64::deserialize(d)?;
-    match count {
-        ..=COUNT_MAX => Ok(count),
-        _ => Err(serde::de::Error::custom("more activations than a slice can hold")),
-    }
+    bounded(count, count)
 }
 
 fn bins<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<(u32, u64)>, D::Error> {
     let bins: Vec<(u32, u64)> = Vec::deserialize(d)?;
-    match bins.iter().all(|bin| bin.1 <= COUNT_MAX) {
-        true => Ok(bins),
-        false => Err(serde::de::Error::custom("more latencies than a slice can hold")),
-    }
+    let sum = bins.iter().map(|bin| bin.1).fold(0, u64::saturating_add);
+    bounded(bins, sum)
 }
 
 fn unplaced<'de, D: Deserializer<'de>>(d: D) -> Result<Unplaced, D::Error> {
     let unplaced = Unplaced::deserialize(d)?;
-    match unplaced.count {
-        ..=COUNT_MAX => Ok(unplaced),
-        _ => Err(serde::de::Error::custom("more latencies than a slice can hold")),
-    }
+    bounded(unplaced, unplaced.count)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -256,6 +255,9 @@ mod tests {
         assert!(slice("1", "1", "1").is_ok());
         assert!(slice("18446744073709551615", "1", "0").is_err());
         assert!(slice("1", "9007199254740993", "0").is_err());
+        // Neither of the two is too much.
+        assert!(slice("1", "200000000000000],[2,1", "0").is_ok());
+        assert!(slice("1", "200000000000000],[2,200000000000000", "0").is_err());
         assert!(slice("1", "1", "18446744073709551615").is_err());
     }
 }

@@ -132,13 +132,14 @@ pub struct CyclictestRun {
 }
 
 impl CyclictestThread {
-    /// Counts of the units below `buckets`, and how many latencies lie at or above.
+    /// Counts of the units below `buckets`, and how many latencies lie at or above. A bucket of ours that is wider than a
+    /// unit counts where it ends: no latency is told too small.
     pub(super) fn counts(&self, unit: CyclictestUnit, buckets: u32) -> (Vec<u64>, u64) {
         let mut counts = vec![0; buckets as usize];
         let mut overflow = self.histogram.unplaced().count;
-        let layout = self.histogram.layout();
+        let (layout, max_ns) = (self.histogram.layout(), self.histogram.max_ns().unwrap_or(0));
         for (index, count) in self.histogram.bins() {
-            match counts.get_mut(unit.whole(layout.lower_ns(index)) as usize) {
+            match counts.get_mut(unit.whole(layout.upper_ns(index).min(max_ns)) as usize) {
                 Some(counter) => *counter += count,
                 None => overflow += count,
             }

@@ -46,6 +46,17 @@ fn a_thread_line_is_the_known_one() {
     assert_eq!(run.threads[0].line(0, CyclictestUnit::Us), at_first);
 }
 
+/// At a resolution of 1 ns, buckets from 131 to 262 us are 4,096 ns wide.
+#[test]
+fn a_bucket_wider_than_a_unit_counts_where_it_ends() {
+    let mut thread = thread(1, &[], 200);
+    thread.histogram = Histogram::new(Layout { unit_ns: 1, exact: 64 });
+    [140_000, 142_900, 150_100].iter().for_each(|ns| thread.histogram.record(*ns));
+    let (counts, overflow) = thread.counts(CyclictestUnit::Us, 200);
+    let rows: Vec<usize> = (0..200).filter(|us| counts[*us] > 0).collect();
+    assert_eq!((rows, counts[143], overflow), (vec![143, 150], 2, 0));
+}
+
 #[test]
 fn a_histogram_has_a_column_for_each_thread() {
     let expected = "# Histogram

@@ -59,14 +59,16 @@ impl Buckets {
         }
     }
 
-    /// Our own histogram in cyclictest's buckets.
+    /// Our own histogram in cyclictest's buckets. One that is wider than a microsecond counts where it ends.
     #[must_use]
     pub fn of_histogram(histogram: &Histogram) -> Buckets {
         let mut counts = BTreeMap::new();
+        let max_ns = histogram.max_ns().unwrap_or(0);
         for (index, count) in histogram.bins() {
-            *counts.entry(histogram.layout().lower_ns(index) / 1000).or_insert(0) += count;
+            let end_ns = histogram.layout().upper_ns(index).min(max_ns);
+            *counts.entry(end_ns / 1000).or_insert(0) += count;
         }
-        let max_us = histogram.max_ns().unwrap_or(0) / 1000;
+        let max_us = max_ns / 1000;
         Buckets { counts, overflow: 0, max_us }
     }
 
