@@ -172,7 +172,7 @@ fn culprits_that_note_when_they_were_at_work_come_first_with_that_time() {
         let _beside = Hog(culprit.spawn().expect("starts"));
         // On a busy machine few activations are late for this reason alone: the culprit gets more time then.
         let (mut meet, mut right) = (0, 0);
-        for run in 0..4 {
+        for run in 0..16 {
             let line = format!(
                 "explain --duration 5s --above 500us --worst 1000 --json --out run-{run} -- {program} drift --sleep \
                  absolute --period 1ms --work 0us --policy fifo:50 --cpus 0 --duration 60s --out app-{run}"
