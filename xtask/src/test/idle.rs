@@ -2,6 +2,8 @@
 
 use std::{fs, process::Command, time::Duration};
 
+use rustix::thread::{CapabilitySet, capabilities};
+
 use crate::shell;
 
 /// The number of the policy `SCHED_IDLE`.
@@ -33,12 +35,9 @@ pub(super) fn stop_yielding() {
     }
 }
 
-/// Whether this process has the capability `CAP_SYS_NICE`, number 23: in a container, root may not have it.
+/// Whether this thread has the capability for that: in a container, root may not have it.
 fn may_leave() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
-    bits.is_some_and(|bits| bits & (1 << 23) != 0)
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE))
 }
 
 fn set(policy: &str, thread: &str) {

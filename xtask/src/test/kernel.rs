@@ -34,14 +34,12 @@ fn steps(program: &Path, log: &Path) -> Result<String> {
     };
     let said = |log: &str| shell::last_lines(log, 1).trim_start_matches("rtscope: ").to_owned();
     let fetched = shell::logged(&mut command("fetch"), log, FETCH_LIMIT)?;
-    match fetched.status.and_then(|status| status.code()) {
-        Some(0) => {}
+    match fetched.status.map(|status| status.code()) {
+        Some(Some(0)) => {}
         // What it can't fetch is an error that it tells.
-        Some(1) => return Ok(format!("none: {}", said(&fetched.log))),
-        None if fetched.status.is_none() => {
-            return Ok(format!("none: not fetched within {} s", FETCH_LIMIT.as_secs()));
-        }
-        _ => bail!(
+        Some(Some(1)) => return Ok(format!("none: {}", said(&fetched.log))),
+        None => return Ok(format!("none: not fetched within {} s", FETCH_LIMIT.as_secs())),
+        Some(_) => bail!(
             "{NAME} can't be fetched: {}\nthe whole output is in {}",
             said(&fetched.log),
             log.display()

@@ -104,7 +104,11 @@ pub(super) fn between(pair: &Pair<'_>, limits_ns: &[u64]) -> CellComparison {
     let limits = limits(pair, limits_ns, &readings[0].0, &readings[0].1);
     let exceedances = limits.into_iter().map(|limit_ns| limit::exceedances(&readings, limit_ns));
     let exceedances = exceedances.collect();
-    let is_of_one_layout = readings.len() == 1;
+    let wasserstein_ns = match &readings[..] {
+        [(a, b)] => distance_ns(&buckets, a, b),
+        // In several readings, a part of the distance would come from the buckets.
+        _ => None,
+    };
     let (a, b) = readings.swap_remove(0);
     CellComparison {
         name: pair.name.clone(),
@@ -115,7 +119,7 @@ pub(super) fn between(pair: &Pair<'_>, limits_ns: &[u64]) -> CellComparison {
         exceedances,
         shifts,
         missed: limit::missed(&a, &b),
-        wasserstein_ns: distance_ns(&buckets, &a, &b).filter(|_| is_of_one_layout),
+        wasserstein_ns,
         basis: sample::basis(&a, &b),
         histograms: [a.histogram, b.histogram],
     }
@@ -313,7 +317,7 @@ fn verdicts_sentence(requirement: Requirement, a: Verdict, b: Verdict) -> String
     }
 }
 
-/// Wasserstein's distance of two distributions of one layout; none where latencies have no bucket.
+/// Wasserstein's distance of two distributions; none where latencies have no bucket.
 fn distance_ns(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>) -> Option<f64> {
     let is_whole = [a, b].iter().all(|side| side.histogram.unplaced().is_empty());
     let (whole_a, whole_b) = (cumulative(&a.all), cumulative(&b.all));
