@@ -146,7 +146,9 @@ pub fn verify_against(root: &Path, expected: Option<Identity>) -> Result<Verific
     if let Some(expected) = &expected {
         checks.extend(identity(&running, expected));
     }
-    checks.extend(real_time(&running, expected.as_ref().and_then(|kernel| kernel.real_time)));
+    // With nothing asked, a real-time kernel is what is looked for.
+    let asked = expected.as_ref().map_or(Some(true), |kernel| kernel.real_time);
+    checks.push(real_time(&running, asked));
     Ok(Verification { running, expected, checks })
 }
 
@@ -181,8 +183,8 @@ fn identity(running: &RunningKernel, expected: &Identity) -> Vec<KernelCheck> {
     ]
 }
 
-/// Whether the running kernel is a real-time kernel, by all that it shows; and as it should be.
-fn real_time(running: &RunningKernel, asked: Option<bool>) -> Vec<KernelCheck> {
+/// Whether the running kernel is a real-time kernel, by all that it shows; and as it should be, if that is known.
+fn real_time(running: &RunningKernel, asked: Option<bool>) -> KernelCheck {
     let in_version =
         running.version.contains("PREEMPT_RT") || running.version.contains("PREEMPT RT");
     let shown = [
@@ -210,9 +212,8 @@ fn real_time(running: &RunningKernel, asked: Option<bool>) -> Vec<KernelCheck> {
             format!("contradictory: PREEMPT_RT according to {yes}, and not according to {no}"),
         ),
     };
-    // With nothing asked a real-time kernel is what is looked for.
-    let passed = is.map(|is| is == asked.unwrap_or(true));
-    vec![KernelCheck { name: "real-time", passed, text }]
+    let passed = is.zip(asked).map(|(is, asked)| is == asked);
+    KernelCheck { name: "real-time", passed, text }
 }
 
 #[cfg(test)]
@@ -329,6 +330,22 @@ mod tests {
         assert!(!of("#1 SMP PREEMPT_DYNAMIC Thu", None, None).0);
         let (passed, text) = of("#1 SMP PREEMPT_RT Thu", Some("CONFIG_PREEMPT=y\n"), None);
         assert!(!passed && text.starts_with("contradictory"), "{text}");
+    }
+
+    #[test]
+    fn a_kernel_without_a_known_configuration_need_not_be_a_real_time_kernel() {
+        let root = system("#1 SMP PREEMPT_DYNAMIC Thu");
+        let folder = tempfile::tempdir().expect("a folder");
+        let ubuntus = Identity {
+            real_time: None,
+            version: String::new(),
+            ..kernel(folder.path(), |_| {}).identity()
+        };
+        let found = verify_against(root.path(), Some(ubuntus)).expect("read");
+        assert!(!found.failed(), "{found}");
+        assert!(
+            found.checks.iter().any(|check| check.name == "real-time" && check.passed.is_none())
+        );
     }
 
     #[test]
