@@ -1,9 +1,11 @@
-//! What tests of several crates share: a clock whose time only the test moves, skips that are counted, and a Slurm.
+//! What tests of several crates share: a browser, a clock whose time only the test moves, skips that are counted, and a
+//! Slurm.
 //!
 //! No program contains it: crates use it for their tests alone, which `cargo xtask tidy` checks.
 
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod clock;
 pub mod kernel_ci;
 pub mod skip;

@@ -49,33 +49,42 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
 
 /// Builds the book with a program and checks all of its links. Answers where it is, and how much was checked.
 pub(crate) fn build(program: &Path, log: &Path) -> Result<String> {
-    let (root, scratch) = (crate::root(), crate::scratch()?);
-    let docs = root.join("docs");
-    let unlisted = unlisted(&docs)?;
+    let unlisted = unlisted(&docs())?;
     if !unlisted.is_empty() {
         bail!("docs/SUMMARY.md doesn't have {}", unlisted.join(", "));
     }
+    let scratch = crate::scratch()?;
     let (copy, book) = (scratch.join("book-source"), scratch.with_file_name("book"));
-    for folder in [&copy, &book] {
-        if folder.exists() {
-            fs::remove_dir_all(folder)?;
-        }
-    }
-    let repository = repository()?;
-    copy_documents(&docs, &copy, &repository)?;
-    let mut command = Command::new(program);
-    command.arg("build").arg(&copy).arg("--dest-dir").arg(&book);
-    command.env("MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL", &repository);
-    let built = shell::logged(&mut command, log, LIMIT)?;
-    if !built.is_ok() || built.log.contains(" WARN ") || built.log.contains(" ERROR ") {
-        bail!("mdBook: {}", shell::last_lines(&built.log, 20));
-    }
+    write(program, log, &copy, &book)?;
     let checked = links::check(&book)?;
     if !checked.broken.is_empty() {
         bail!("{}", checked.broken.join("\n"));
     }
     let (pages, links) = (checked.pages, checked.links);
     Ok(format!("{pages} pages, {links} links; open {}", book.join("index.html").display()))
+}
+
+fn docs() -> PathBuf {
+    crate::root().join("docs")
+}
+
+/// Writes the book of a copy of the documents, both anew.
+fn write(program: &Path, log: &Path, copy: &Path, book: &Path) -> Result<()> {
+    for folder in [copy, book] {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+    }
+    let repository = repository()?;
+    copy_documents(&docs(), copy, &repository)?;
+    let mut command = Command::new(program);
+    command.arg("build").arg(copy).arg("--dest-dir").arg(book);
+    command.env("MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL", &repository);
+    let built = shell::logged(&mut command, log, LIMIT)?;
+    if !built.is_ok() || built.log.contains(" WARN ") || built.log.contains(" ERROR ") {
+        bail!("mdBook: {}", shell::last_lines(&built.log, 20));
+    }
+    Ok(())
 }
 
 /// The documents that the table of contents doesn't list: the book would leave them out.
@@ -134,6 +143,9 @@ fn leading_out(document: &str, text: &str, repository: &str) -> String {
     }
     new
 }
+
+#[cfg(test)]
+mod in_a_browser;
 
 #[cfg(test)]
 mod tests {

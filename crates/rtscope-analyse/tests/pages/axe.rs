@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::browser::Browser;
+use rtscope_testing::browser::Browser;
 
 /// Where `cargo xtask test` puts it, below the target folder.
 const SCRIPT: &str = "xtask/axe/node_modules/axe-core/axe.min.js";

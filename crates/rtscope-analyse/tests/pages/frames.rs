@@ -2,13 +2,13 @@
 //! axe-core finds nothing there is a test of all pages.
 
 use rtscope_analyse::{judge, verdict_document};
-use rtscope_testing::skip::skip;
+use rtscope_testing::{
+    browser::{Browser, Theme},
+    skip::skip,
+};
 use serde_json::Value;
 
-use crate::{
-    browser::{Browser, Theme},
-    fixture, kinds,
-};
+use crate::{fixture, kinds};
 
 /// The texts of all cells of a table of the section, row by row, without its head.
 fn rows(browser: &mut Browser, caption: &str) -> Vec<Vec<String>> {

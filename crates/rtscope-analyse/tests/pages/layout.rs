@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use rtscope_testing::skip::skip;
+use rtscope_testing::{
+    browser::{Browser, Theme},
+    skip::skip,
+};
 use serde_json::Value;
 
-use crate::{
-    WIDTHS,
-    browser::{Browser, Theme},
-    kinds,
-};
+use crate::{WIDTHS, kinds};
 
 /// What a check finds on the page that the browser shows. It takes the page and the window as the checks before have left
 /// them.

@@ -1,9 +1,8 @@
 //! Every kind of page in a real browser: axe-core finds nothing, and what must be seen is on the screen.
 
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a browser is a process")]
+#![expect(clippy::disallowed_methods, reason = "a browser is a process")]
 
 mod axe;
-mod browser;
 mod explain;
 #[path = "../../src/plot/fixture.rs"]
 #[expect(dead_code, reason = "the unit tests use more of it")]
@@ -21,9 +20,10 @@ mod trials;
 use std::{fs, path::Path, thread};
 
 use rtscope_analyse::{judge, judgement};
-use rtscope_testing::skip::skip;
-
-use crate::browser::{Browser, Theme};
+use rtscope_testing::{
+    browser::{Browser, Theme},
+    skip::skip,
+};
 
 /// A phone, a notebook, a desk.
 const WIDTHS: [u32; 3] = [400, 1280, 1600];

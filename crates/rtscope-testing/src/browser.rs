@@ -4,15 +4,16 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
 };
 
-use rtscope_testing::skip::program;
 use serde_json::{Value, json};
+
+use crate::skip::program;
 
 /// How long the browser may live: a test that hangs ends here. At `SCHED_IDLE` it may get little CPU time.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -32,7 +33,7 @@ const QUIET: [&str; 9] = [
 
 /// The colours that a page is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Theme {
+pub enum Theme {
     /// Dark on white.
     Light,
     /// Light on black.
@@ -41,7 +42,7 @@ pub(crate) enum Theme {
 
 /// A running browser with one tab.
 #[derive(Debug)]
-pub(crate) struct Browser {
+pub struct Browser {
     folder: tempfile::TempDir,
     child: Child,
     orders: ChildStdin,
@@ -54,7 +55,12 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// Starts the browser; none where there is no Chromium.
-    pub(crate) fn start() -> Option<Browser> {
+    ///
+    /// # Panics
+    ///
+    /// It doesn't start.
+    #[must_use]
+    pub fn start() -> Option<Browser> {
         let program = program("chromium")?;
         let folder = tempfile::tempdir().expect("a folder");
         // The shell moves its own ends of the two pipes to where the browser looks for them.
@@ -84,7 +90,11 @@ impl Browser {
     }
 
     /// Calls a method of the protocol and waits for what it answers.
-    pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
+    ///
+    /// # Panics
+    ///
+    /// The browser has ended, or refuses the call. So it is with everything that calls it.
+    pub fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.calls += 1;
         let id = self.calls;
         let mut order = json!({ "id": id, "method": method, "params": parameters });
@@ -111,9 +121,14 @@ impl Browser {
     }
 
     /// Loads a page from a file of the browser's own.
-    pub(crate) fn open(&mut self, name: &str, page: &str) {
+    pub fn open(&mut self, name: &str, page: &str) {
         let file = self.file(name);
         fs::write(&file, page).expect("written");
+        self.visit(&file);
+    }
+
+    /// Loads the page of a file.
+    pub fn visit(&mut self, file: &Path) {
         let url = format!("file://{}", file.display());
         // Its events may come before the answer: the instant when its script has run is asked for instead.
         self.call("Page.navigate", &json!({ "url": url }));
@@ -126,14 +141,14 @@ impl Browser {
     }
 
     /// Gives the page a finger instead of a mouse, or takes it away.
-    pub(crate) fn touch(&mut self, is_touched: bool) {
+    pub fn touch(&mut self, is_touched: bool) {
         self.resize(800, is_touched);
         let touch = json!({ "enabled": is_touched, "maxTouchPoints": 1 });
         self.call("Emulation.setTouchEmulationEnabled", &touch);
     }
 
     /// Sets the page on A4 with margins of a centimetre.
-    pub(crate) fn print(&mut self) {
+    pub fn print(&mut self) {
         self.resize(718, false);
         self.call("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
     }
@@ -145,7 +160,7 @@ impl Browser {
     }
 
     /// Sets the width of the window in CSS pixels, and which colours the page is asked for.
-    pub(crate) fn show(&mut self, width: u32, theme: Theme) {
+    pub fn show(&mut self, width: u32, theme: Theme) {
         self.resize(width, false);
         let value = if theme == Theme::Dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": value }]);
@@ -156,7 +171,7 @@ impl Browser {
     }
 
     /// The value of an expression in the page; a promise is waited for.
-    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
+    pub fn evaluate(&mut self, expression: &str) -> Value {
         let asked =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let mut answer = self.call("Runtime.evaluate", &asked);
