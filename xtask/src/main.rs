@@ -42,7 +42,8 @@ struct Chore {
 const CHORES: &[Chore] = &[
     Chore {
         name: "test",
-        about: "set up what is missing, then run every check and the tests [--long: also those that boot guests for minutes]",
+        about: "set up what is missing, then run every check and the tests [--long: also those that boot guests for minutes] \
+                [--busy N: beside N busy processes]",
         run: test::run,
     },
     Chore {

@@ -4,6 +4,7 @@
 //! as they count themselves, and each other step as one. A step's whole output is in
 //! `target/xtask/STEP.log`; of a failed one, what its failed tests said or its end is printed.
 
+mod busy;
 mod fetched;
 mod idle;
 mod kernel;
@@ -32,6 +33,7 @@ use crate::{
     shell::{self, Finished},
     tidy,
 };
+use busy::Busy;
 use libtest::{Counts, Skip};
 use programs::TestProgram;
 use steps::{BUILD, Step, Steps, Work};
@@ -43,13 +45,33 @@ const STEP_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// How much of a failed step's output is printed where no failed test said anything.
 const SHOWN_LINES: usize = 200;
 
+/// What is asked of the tests.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    /// Whether the tests whose guests take minutes run too.
+    is_long: bool,
+    /// How many busy processes run beside the tests.
+    busy: usize,
+}
+
+impl Options {
+    fn of(words: &[&str]) -> Result<Options> {
+        match words {
+            [] => Ok(Options::default()),
+            ["--long", rest @ ..] => Ok(Options { is_long: true, ..Options::of(rest)? }),
+            ["--busy", number, rest @ ..] => {
+                let busy = number.parse().context("after --busy comes a number of processes")?;
+                Ok(Options { busy, ..Options::of(rest)? })
+            }
+            _ => bail!("usage: cargo xtask test [--long] [--busy N]"),
+        }
+    }
+}
+
 /// Runs all steps, however many fail, and prints the counts.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
-    let is_long = match words {
-        [] => false,
-        ["--long"] => true,
-        _ => bail!("`cargo xtask test` takes no words but --long"),
-    };
+    let Options { is_long, busy } = Options::of(words)?;
+    let _busy = Busy::start(busy)?;
     let began = Instant::now();
     let scratch = crate::scratch()?;
     let skip_file = scratch.join("skips.txt");
@@ -372,6 +394,16 @@ mod tests {
         let sum = "warning: `a` (lib) generated 1 warning";
         let all = format!("{said}\n\n{sum}");
         assert_eq!(warnings(&format!("{cargo}{all}\n")), all);
+    }
+
+    #[test]
+    fn the_words_are_read_in_any_order() {
+        let both = Options { is_long: true, busy: 4 };
+        assert_eq!(Options::of(&["--busy", "4", "--long"]).expect("read"), both);
+        assert_eq!(Options::of(&["--long", "--busy", "4"]).expect("read"), both);
+        for wrong in [&["--busy"][..], &["--busy", "many"], &["--quick"]] {
+            Options::of(wrong).expect_err("refused");
+        }
     }
 
     #[test]

@@ -88,6 +88,9 @@ const OF_THEIR_OWN: [&str; 26] = [
 /// The commands of the documents, which change settings of the machine. They are short, and wait for each other where they must.
 const DOCUMENTED: &str = "book::";
 
+/// Examples of the documentation, at least: each library that others can use has one on its front page.
+const EXAMPLES: usize = 8;
+
 /// All steps that run cargo or test programs.
 pub(super) struct Steps {
     /// What the others need.
@@ -132,7 +135,11 @@ impl Steps {
                     20,
                 ),
                 Step::programs("documented", |it| it.is(PROGRAM), DOCUMENTED, 3),
-                Step::cargo("doc-tests", &format!("test {whole} --no-fail-fast --doc"), Some(1)),
+                Step::cargo(
+                    "doc-tests",
+                    &format!("test {whole} --no-fail-fast --doc"),
+                    Some(EXAMPLES),
+                ),
             ],
             measuring: Step::programs(
                 "measuring-tests",
