@@ -77,6 +77,7 @@ pub(super) fn package(
     let description = Description::read()?;
     fs::write(tree.join(doc).join("changelog"), changelog(contents, &description)?)?;
     fs::write(tree.join(doc).join("copyright"), copyright(root)?)?;
+    fs::write(tree.join(doc).join("README.Debian"), README)?;
     let overrides = tree.join("usr/share/lintian/overrides");
     fs::create_dir_all(&overrides)?;
     fs::write(overrides.join("rtscope"), OVERRIDES)?;
@@ -125,6 +126,41 @@ const OVERRIDES: &str = "\
 rtscope: statically-linked-binary
 # A static program that may lie anywhere in memory looks like a library that needs none.
 rtscope: shared-library-lacks-prerequisites
+";
+
+/// What the package leaves to the administrator: who may start real-time threads, and the units.
+const README: &str = "\
+rtscope for Debian
+==================
+
+The package gives no user a right: it has no group, no limits and no file
+capabilities. root can start real-time threads. To allow other users to,
+choose one of these ways:
+
+ * Limits, for a group. As root:
+
+     groupadd --system realtime
+     usermod -aG realtime USER
+     printf '@realtime - rtprio 99\\n@realtime - memlock unlimited\\n' \\
+         > /etc/security/limits.d/realtime.conf
+
+   USER must log in again. Then `ulimit -r` shows 99.
+
+ * Capabilities, for whoever may execute the program. dpkg removes them when
+   it updates the package, so give them to a copy. As root:
+
+     install -o root -g realtime -m 750 /usr/bin/rtscope /usr/local/bin/rtscope
+     setcap cap_sys_nice,cap_ipc_lock+ep /usr/local/bin/rtscope
+
+Real-time threads can keep other programs from running.
+
+Two timers are installed, but not enabled:
+
+ * rtscope-doctor.timer runs `rtscope doctor` each week. It only reads.
+ * rtscope-history.timer measures for 4 s each day, 2 s of them under load, and
+   adds the run to /var/lib/rtscope/history.sqlite.
+
+     systemctl enable --now rtscope-doctor.timer
 ";
 
 /// Debian Policy 4.4: the versions, in a form of its own. What changed is told by ours, which lies beside it.

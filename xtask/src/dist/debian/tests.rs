@@ -112,6 +112,7 @@ fn a_package_holds_what_was_packed() {
         "./usr/share/doc/rtscope/copyright",
         "./usr/share/doc/rtscope/changelog.gz",
         "./usr/share/doc/rtscope/CHANGELOG.md.gz",
+        "./usr/share/doc/rtscope/README.Debian",
         "./usr/share/lintian/overrides/rtscope",
         "./usr/share/doc/rtscope/third-party-licences.gz",
         "./usr/lib/systemd/system/rtscope-history.timer",
