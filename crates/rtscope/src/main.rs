@@ -2,6 +2,11 @@
 //!
 //! Command line, terminal and exit codes only: what is measured is in `rtscope-measure` and
 //! `rtscope-sampler`, what it means is in `rtscope-analyse`.
+//!
+//! ```sh
+//! rtscope run --require 'max < 200us'   # measure at rest and under load: exit code 0 pass, 2 fail, 3 inconclusive
+//! rtscope doctor                        # which settings of this machine delay real-time threads
+//! ```
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -27,6 +27,26 @@ fn the_recipes_are_those_that_the_description_gives() {
     assert!(wrong.is_empty(), "call cargo xtask packaging: {wrong:?}");
 }
 
+/// crates.io shows these fields of each package.
+#[test]
+fn each_package_says_what_it_is_and_where_it_comes_from() {
+    let metadata = crate::metadata().expect("metadata");
+    let published = metadata.workspace_packages().into_iter().filter(|it| it.publish.is_none());
+    let mut number = 0;
+    for package in published {
+        let address = package.repository.as_ref().expect("a repository");
+        for other in [&package.homepage, &package.documentation] {
+            assert_eq!(other.as_ref(), Some(address), "{}", package.name);
+        }
+        assert!(package.description.as_ref().is_some_and(|it| it.len() > 20), "{}", package.name);
+        assert!(package.readme.is_some() && package.rust_version.is_some(), "{}", package.name);
+        assert!(!package.keywords.is_empty() && package.keywords.len() <= 5, "{}", package.name);
+        assert!(!package.categories.is_empty(), "{}", package.name);
+        number += 1;
+    }
+    assert_eq!(number, 9);
+}
+
 #[test]
 fn a_changed_a_missing_and_an_old_recipe_are_found() {
     let folder = tempfile::tempdir().expect("a folder");
