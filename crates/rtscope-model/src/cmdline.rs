@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_list_that_names_all_cpus_again_and_again_is_read_at_once() {
-        let line = format!("isolcpus={}", ["all"; 10_000].join(","));
+        let line = format!("isolcpus={}", ["all"; 1_000].join(","));
         let found = cpus(&line, "isolcpus", Some(16_383)).expect("a list");
         assert_eq!((found.len(), found.last()), (16_384, Some(16_383)));
     }

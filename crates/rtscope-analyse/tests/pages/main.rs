@@ -19,6 +19,7 @@ mod trials;
 
 use std::{fs, path::Path, thread};
 
+use axe::Rules;
 use rtscope_analyse::{judge, judgement};
 use rtscope_testing::{
     browser::{Browser, Theme},
@@ -73,7 +74,11 @@ fn axe_finds_nothing_on_any_page() {
 
 /// How axe-core sees each page. Colours don't depend on the width, nothing else depends on the theme, and a desk shows what
 /// a notebook does: all of [`WIDTHS`] in both themes would take three times as long.
-const LOOKS: [(u32, Theme); 3] = [(400, Theme::Light), (400, Theme::Dark), (1280, Theme::Light)];
+const LOOKS: [(u32, Theme, Rules); 3] = [
+    (400, Theme::Light, Rules::All),
+    (400, Theme::Dark, Rules::Colours),
+    (1280, Theme::Light, Rules::AllButColours),
+];
 
 /// What axe-core finds on a page in each look, with everything unfolded.
 fn axe_findings(browser: &mut Browser, script: &str, name: &str, page: &str) -> Vec<String> {
@@ -81,9 +86,9 @@ fn axe_findings(browser: &mut Browser, script: &str, name: &str, page: &str) -> 
     browser.evaluate(script);
     browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
     let mut found = Vec::new();
-    for (width, theme) in LOOKS {
+    for (width, theme, rules) in LOOKS {
         browser.show(width, theme);
-        let here = axe::findings(browser, theme == Theme::Dark).into_iter();
+        let here = axe::findings(browser, rules).into_iter();
         found.extend(here.map(|line| format!("{name}, {width} px, {theme:?}: {line}")));
     }
     found
