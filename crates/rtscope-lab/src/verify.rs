@@ -203,16 +203,15 @@ fn real_time(running: &RunningKernel, asked: Option<bool>) -> KernelCheck {
             .join(", ")
     };
     let (yes, no) = (names(true), names(false));
-    let (is, text) = match (yes.is_empty(), no.is_empty()) {
-        (false, true) => (Some(true), format!("PREEMPT_RT, according to {yes}")),
-        (true, false) => (Some(false), format!("not PREEMPT_RT, according to {no}")),
+    let (passed, text) = match (yes.is_empty(), no.is_empty()) {
+        (false, true) => (asked, format!("PREEMPT_RT, according to {yes}")),
+        (true, false) => (asked.map(|asked| !asked), format!("not PREEMPT_RT, according to {no}")),
         (true, true) => (None, "not known".to_owned()),
         (false, false) => (
             Some(false),
             format!("contradictory: PREEMPT_RT according to {yes}, and not according to {no}"),
         ),
     };
-    let passed = is.zip(asked).map(|(is, asked)| is == asked);
     KernelCheck { name: "real-time", passed, text }
 }
 
@@ -346,6 +345,12 @@ mod tests {
         assert!(
             found.checks.iter().any(|check| check.name == "real-time" && check.passed.is_none())
         );
+        put(root.path(), "sys/kernel/realtime", b"1\n");
+        for real_time in [None, Some(false), Some(true)] {
+            let asked = Identity { real_time, ..kernel(folder.path(), |_| {}).identity() };
+            let found = verify_against(root.path(), Some(asked)).expect("read");
+            assert!(failing(&found).contains(&"real-time"), "contradictory: {found}");
+        }
     }
 
     #[test]

@@ -31,6 +31,19 @@ pub(crate) const WITHOUT: &str = "without mdBook";
 /// mdBook of this version: on the path, or fetched or built once for all checkouts of this user. None where neither is
 /// possible.
 pub(crate) fn find(log: &Path) -> Result<Option<PathBuf>> {
+    if let Some(present) = present()? {
+        return Ok(Some(present));
+    }
+    let folder = folder()?;
+    fetch(&folder, log)?;
+    if !program(&folder).is_file() {
+        install(&folder, log)?;
+    }
+    present()
+}
+
+/// mdBook of this version, if it is on the path or was fetched or built earlier.
+pub(super) fn present() -> Result<Option<PathBuf>> {
     let version = |program: &Path| {
         let mut command = Command::new(program);
         shell::output(command.arg("--version"), LIMIT).unwrap_or_default()
@@ -39,15 +52,16 @@ pub(crate) fn find(log: &Path) -> Result<Option<PathBuf>> {
     if let Some(installed) = shell::find("mdbook").filter(is_it) {
         return Ok(Some(installed));
     }
-    let folder = crate::tools()?.join(format!("mdbook-{VERSION}"));
-    let program = folder.join("bin/mdbook");
-    if !program.is_file() {
-        fetch(&folder, log)?;
-    }
-    if !program.is_file() {
-        install(&folder, log)?;
-    }
-    Ok(program.is_file().then_some(program))
+    Ok(Some(program(&folder()?)).filter(|program| program.is_file()))
+}
+
+/// Where it is kept.
+fn folder() -> Result<PathBuf> {
+    Ok(crate::tools()?.join(format!("mdbook-{VERSION}")))
+}
+
+fn program(folder: &Path) -> PathBuf {
+    folder.join("bin/mdbook")
 }
 
 /// Without pip, a network or a package for this machine there is none.

@@ -1,24 +1,31 @@
 //! Busy processes beside the tests: the machine of somebody who works on it meanwhile.
 
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Uses one CPU for as long as the process that started it is there, however that one ends.
-const LOOP: &str = "while kill -0 $PPID 2> /dev/null; do :; done";
+/// Uses one CPU for as long as the process of that number is there.
+const LOOP: &str = "while kill -0 \"$1\" 2> /dev/null; do :; done";
 
-/// Processes that compute until this is dropped.
+/// Processes that compute until this is dropped. The kernel kills them if the one that started them is killed.
 pub(super) struct Busy(Vec<Child>);
 
 impl Busy {
     pub(super) fn start(processes: usize) -> Result<Busy> {
         let mut busy = Busy(Vec::new());
         for _ in 0..processes {
-            let started = Command::new("sh").args(["-c", LOOP]).spawn();
+            let started = command(std::process::id()).spawn();
             busy.0.push(started.context("can't start a busy process")?);
         }
         Ok(busy)
     }
+}
+
+fn command(parent: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "sh", "-c", LOOP, "sh", &parent.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 impl Drop for Busy {
@@ -32,7 +39,10 @@ impl Drop for Busy {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, thread, time::Duration};
+    use std::{
+        fs, thread,
+        time::{Duration, Instant},
+    };
 
     use super::*;
     use crate::shell;
@@ -47,10 +57,19 @@ mod tests {
             shell::stat_fields(&fs::read_to_string(stat).ok()?)?.get(11)?.parse().ok()
         };
         let have_computed = || stats.iter().all(|stat| ticks(stat).is_some_and(|n| n > 0));
+        let began = Instant::now();
         while !have_computed() {
+            assert!(began.elapsed() < Duration::from_secs(60), "they don't compute");
             thread::sleep(Duration::from_millis(20));
         }
         drop(busy);
         assert!(stats.iter().all(|stat| fs::metadata(stat).is_err()));
+    }
+
+    #[test]
+    fn without_the_process_that_they_stand_by_they_end() {
+        let mut gone = Command::new("true").spawn().expect("started");
+        gone.wait().expect("ends");
+        assert!(command(gone.id()).status().expect("ends").success());
     }
 }

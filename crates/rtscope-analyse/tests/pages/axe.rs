@@ -25,7 +25,7 @@ pub(crate) fn script() -> Option<String> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rules {
     All,
-    /// Those of colours, which take half of the time.
+    /// Rules of colours. Applying them takes half of the time.
     Colours,
     AllButColours,
 }

@@ -75,9 +75,9 @@ fn axe_finds_nothing_on_any_page() {
 /// How axe-core sees each page. Colours don't depend on the width, nothing else depends on the theme, and a desk shows what
 /// a notebook does: all of [`WIDTHS`] in both themes would take three times as long.
 const LOOKS: [(u32, Theme, Rules); 3] = [
-    (400, Theme::Light, Rules::All),
-    (400, Theme::Dark, Rules::Colours),
-    (1280, Theme::Light, Rules::AllButColours),
+    (1280, Theme::Light, Rules::All),
+    (1280, Theme::Dark, Rules::Colours),
+    (400, Theme::Light, Rules::AllButColours),
 ];
 
 /// What axe-core finds on a page in each look, with everything unfolded.
@@ -92,6 +92,26 @@ fn axe_findings(browser: &mut Browser, script: &str, name: &str, page: &str) -> 
         found.extend(here.map(|line| format!("{name}, {width} px, {theme:?}: {line}")));
     }
     found
+}
+
+#[test]
+fn axe_finds_what_is_planted_by_the_rules_that_are_asked_for() {
+    let test = "axe_finds_what_is_planted_by_the_rules_that_are_asked_for";
+    let Some(script) = axe::script() else { return skip(test, "without axe-core") };
+    let Some(mut browser) = Browser::start() else { return skip(test, "without chromium") };
+    let page = "<!DOCTYPE html><html lang=en><title>a</title><main><h1>a</h1>\
+                <p style='background: #fff; color: #eee'>pale</p><img src='data:,'></main></html>";
+    browser.open("planted", page);
+    browser.evaluate(&script);
+    for (rules, colour, image) in [
+        (Rules::All, true, true),
+        (Rules::Colours, true, false),
+        (Rules::AllButColours, false, true),
+    ] {
+        let found = axe::findings(&mut browser, rules).join("\n");
+        assert_eq!(found.contains("color-contrast"), colour, "{rules:?}: {found}");
+        assert_eq!(found.contains("image-alt"), image, "{rules:?}: {found}");
+    }
 }
 
 /// Pages are kept where they can be looked at.

@@ -134,22 +134,24 @@ rtscope for Debian
 ==================
 
 The package gives no user a right: it has no group, no limits and no file
-capabilities. root can start real-time threads. To allow other users to,
-choose one of these ways:
+capabilities. root can start real-time threads. To allow others to, make a
+group first. As root:
 
- * Limits, for a group. As root:
+    groupadd --system rtscope
+    usermod -aG rtscope USER
 
-     groupadd --system realtime
-     usermod -aG realtime USER
-     printf '@realtime - rtprio 99\\n@realtime - memlock unlimited\\n' \\
-         > /etc/security/limits.d/realtime.conf
+USER must log in again. Then choose one of these ways:
 
-   USER must log in again. Then `ulimit -r` shows 99.
+ * Limits, for all programs of the group. USER must log in again here, too:
 
- * Capabilities, for whoever may execute the program. dpkg removes them when
-   it updates the package, so give them to a copy. As root:
+     printf '@rtscope - rtprio 99\\n@rtscope - memlock unlimited\\n' \\
+         > /etc/security/limits.d/rtscope.conf
 
-     install -o root -g realtime -m 750 /usr/bin/rtscope /usr/local/bin/rtscope
+ * Capabilities, for a copy of rtscope (setcap is in the package libcap2-bin).
+   The copy stays as it is when the package is updated, and comes before
+   /usr/bin/rtscope in most paths:
+
+     install -o root -g rtscope -m 750 /usr/bin/rtscope /usr/local/bin/rtscope
      setcap cap_sys_nice,cap_ipc_lock+ep /usr/local/bin/rtscope
 
 Real-time threads can keep other programs from running.
