@@ -46,9 +46,15 @@ pub(super) fn command() -> Command {
 pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
     // Most command lines are valid and need no help text. Preparing it takes several times as long as parsing.
-    read(Cli::command(), &words).or_else(|_| {
+    read(Cli::command(), &words).or_else(|e| {
+        if e.kind() == ErrorKind::DisplayVersion {
+            return Err(e);
+        }
         let command = command().color(color(words.clone()));
-        read(command.clone(), &words).map_err(|e| with_hints(e, &command, &words))
+        read(command.clone(), &words).map_err(|e| match e.use_stderr() {
+            true => with_hints(e, &command, &words),
+            false => e,
+        })
     })
 }
 
