@@ -116,7 +116,7 @@ impl Gallery {
             "# Gallery\n\n\
              Pages as rtscope writes them. Each is one file and loads nothing from elsewhere. `cargo xtask gallery` made them. The\n\
              newest was made on {date}, on a virtual machine with {cpus} CPUs and Linux {kernel}, on a shared host.\n\
-             Compilers or tests ran beside some of them, as the findings of these pages say.\n\n\
+             The findings of a page say what else ran on the machine, such as compilers or tests.\n\n\
              A page that rtscope writes can link to files of its record. The gallery has only the pages, so the links became text.\n{}",
             self.sections()
         ))

@@ -9,7 +9,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Command,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -21,7 +21,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::shell;
+use crate::{busy::Busy, shell};
 
 const USAGE: &str = "usage: cargo xtask lab-repeat [--runs N] [--load N,N,...] [--at-once N] [--shift N] \
     [--kernel NAME] [--program FILE] [--guest FILE]";
@@ -47,6 +47,9 @@ load = ['message']
 
 /// How long a guest may take.
 const GUEST_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// The load gives way to the emulator a little.
+const NICE: u8 = 9;
 
 /// The load average follows slowly: it is waited for at most this long.
 const LOAD_LIMIT: Duration = Duration::from_secs(4 * 60);
@@ -175,7 +178,7 @@ impl Lab {
     }
 
     fn count(&self, load: u32, runs: u32, at_once: u32, first: &Value) -> Result<Counted> {
-        let _spinners = Spinners::start(&self.program, load - at_once)?;
+        let _busy = self::load(load - at_once)?;
         let counted = Mutex::new(Counted {
             load,
             average: (f64::INFINITY, 0.0),
@@ -251,35 +254,14 @@ fn record(out: &Path) -> PathBuf {
     found.unwrap_or_else(|| out.to_owned())
 }
 
-/// Programs that only compute. Dropping them ends them.
-struct Spinners(Vec<Child>);
-
-impl Spinners {
-    /// Starts so many, and waits until the load average is near their number.
-    fn start(rtscope: &Path, count: u32) -> Result<Spinners> {
-        let mut spinners = Spinners(Vec::new());
-        let own = std::process::id().to_string();
-        // They end with this process, whatever ends it.
-        let guard = ["guard", "--parent", &own, "--"];
-        let spin = ["nice", "-n", "9", "sh", "-c", "while :; do :; done"];
-        for _ in 0..count {
-            spinners.0.push(shell::start(Command::new(rtscope).args(guard).args(spin))?);
-        }
-        let until = Instant::now() + LOAD_LIMIT;
-        while load_average()? < 0.8 * f64::from(count) && Instant::now() < until {
-            thread::sleep(Duration::from_secs(1));
-        }
-        Ok(spinners)
+/// Starts so many programs that only compute, and waits until the load average is near their number.
+fn load(count: u32) -> Result<Busy> {
+    let busy = Busy::start(count as usize, NICE)?;
+    let until = Instant::now() + LOAD_LIMIT;
+    while load_average()? < 0.8 * f64::from(count) && Instant::now() < until {
+        thread::sleep(Duration::from_secs(1));
     }
-}
-
-impl Drop for Spinners {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+    Ok(busy)
 }
 
 /// The load average of the last minute.

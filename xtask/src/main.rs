@@ -6,6 +6,7 @@
 mod advisories;
 mod bench;
 mod book;
+mod busy;
 mod coverage;
 mod dist;
 mod documents;

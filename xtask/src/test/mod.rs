@@ -4,7 +4,6 @@
 //! as they count themselves, and each other step as one. A step's whole output is in
 //! `target/xtask/STEP.log`; of a failed one, what its failed tests said or its end is printed.
 
-mod busy;
 mod fetched;
 mod idle;
 mod kernel;
@@ -29,11 +28,12 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::{
-    advisories, book, icount, packages,
+    advisories, book,
+    busy::Busy,
+    icount, packages,
     shell::{self, Finished},
     tidy,
 };
-use busy::Busy;
 use libtest::{Counts, Skip};
 use programs::TestProgram;
 use steps::{BUILD, Step, Steps, Work};
@@ -71,7 +71,7 @@ impl Options {
 /// Runs all steps, however many fail, and prints the counts.
 pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let Options { is_long, busy } = Options::of(words)?;
-    let _busy = Busy::start(busy)?;
+    let _busy = Busy::start(busy, 0)?;
     let began = Instant::now();
     let scratch = crate::scratch()?;
     let skip_file = scratch.join("skips.txt");

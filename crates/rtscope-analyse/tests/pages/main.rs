@@ -23,7 +23,7 @@ use axe::Rules;
 use rtscope_analyse::{judge, judgement};
 use rtscope_testing::{
     browser::{Browser, Theme},
-    skip::skip,
+    skip::{skip, skip_this},
 };
 
 /// A phone, a notebook, a desk.
@@ -96,9 +96,8 @@ fn axe_findings(browser: &mut Browser, script: &str, name: &str, page: &str) -> 
 
 #[test]
 fn axe_finds_what_is_planted_by_the_rules_that_are_asked_for() {
-    let test = "axe_finds_what_is_planted_by_the_rules_that_are_asked_for";
-    let Some(script) = axe::script() else { return skip(test, "without axe-core") };
-    let Some(mut browser) = Browser::start() else { return skip(test, "without chromium") };
+    let Some(script) = axe::script() else { return skip_this("without axe-core") };
+    let Some(mut browser) = Browser::start() else { return skip_this("without chromium") };
     let page = "<!DOCTYPE html><html lang=en><title>a</title><main><h1>a</h1>\
                 <p style='background: #fff; color: #eee'>pale</p><img src='data:,'></main></html>";
     browser.open("planted", page);

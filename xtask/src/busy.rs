@@ -1,4 +1,4 @@
-//! Busy processes beside the tests: the machine of somebody who works on it meanwhile.
+//! Processes that only compute: the machine of somebody who works on it meanwhile.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,22 +8,24 @@ use anyhow::{Context, Result};
 const LOOP: &str = "while kill -0 \"$1\" 2> /dev/null; do :; done";
 
 /// Processes that compute until this is dropped. The kernel kills them if the one that started them is killed.
-pub(super) struct Busy(Vec<Child>);
+pub(crate) struct Busy(Vec<Child>);
 
 impl Busy {
-    pub(super) fn start(processes: usize) -> Result<Busy> {
+    /// Starts so many, with a nice value.
+    pub(crate) fn start(processes: usize, nice: u8) -> Result<Busy> {
         let mut busy = Busy(Vec::new());
         for _ in 0..processes {
-            let started = command(std::process::id()).spawn();
+            let started = command(std::process::id(), nice).spawn();
             busy.0.push(started.context("can't start a busy process")?);
         }
         Ok(busy)
     }
 }
 
-fn command(parent: u32) -> Command {
+fn command(parent: u32, nice: u8) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "sh", "-c", LOOP, "sh", &parent.to_string()]);
+    command.args(["--pdeathsig", "KILL", "nice", "-n", &nice.to_string()]);
+    command.args(["sh", "-c", LOOP, "sh", &parent.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -49,7 +51,7 @@ mod tests {
 
     #[test]
     fn they_compute_until_they_are_dropped() {
-        let busy = Busy::start(2).expect("started");
+        let busy = Busy::start(2, 0).expect("started");
         let stats: Vec<String> =
             busy.0.iter().map(|child| format!("/proc/{}/stat", child.id())).collect();
         // Field 14 of proc_pid_stat(5).
@@ -70,6 +72,6 @@ mod tests {
     fn without_the_process_that_they_stand_by_they_end() {
         let mut gone = Command::new("true").spawn().expect("started");
         gone.wait().expect("ends");
-        assert!(command(gone.id()).status().expect("ends").success());
+        assert!(command(gone.id(), 0).status().expect("ends").success());
     }
 }
