@@ -3,13 +3,15 @@
 //! The trials are interleaved: a *block* (a round of a run, a seed of a guest) has each setting once, and the system
 //! as found at least once. So a drift of the machine is in all trials of a block, and their differences don't have
 //! it. For each figure, Student's t is taken on the differences of logarithms within the blocks: the randomized block
-//! design (R. A. Fisher, The Design of Experiments, 1935, chapter 4). A spread is never taken as smaller than what
-//! the histogram's buckets, or Poisson counts, leave open. All figures of all settings are adjusted together (Holm),
-//! because of twenty settings without any effect one looks better by chance.
+//! design (R. A. Fisher, The Design of Experiments, 1935, chapter 4). A spread is never taken as smaller than that of
+//! Poisson counts. What the histogram's buckets leave open may be the same in each block, so more blocks don't lessen
+//! it. All figures of all settings are adjusted together (Holm), because of twenty settings without any effect one looks
+//! better by chance.
 
 use std::collections::BTreeSet;
 
 use rtscope_model::{
+    histogram::Histogram,
     record::Record,
     time::Nanos,
     verdict::{Requirement, Statistic},
@@ -25,8 +27,8 @@ use crate::{
 /// Fewest blocks that show a spread.
 pub const BLOCKS_MIN: usize = 3;
 
-/// Variance of the logarithm of a figure of a histogram, at least: a bucket is up to 3 % wide.
-const BUCKET_VARIANCE: f64 = 1e-4;
+/// Variance of the logarithm of a latency, at least: a hundredth of it is of no use to anybody.
+const LATENCY_VARIANCE: f64 = 1e-4;
 
 /// The quantile that is compared where nothing is required: p99.
 const DEFAULT_QUANTILE: Statistic = Statistic::Quantile(990_000_000);
@@ -97,7 +99,13 @@ impl TrialStatistic {
         let frames = row.frames.as_ref();
         match self {
             TrialStatistic::Latency(statistic) => {
-                quantile::statistic_ns(&row.corrected, statistic).map(Figure::Latency)
+                let ns = quantile::statistic_ns(&row.corrected, statistic)?;
+                let width = match statistic {
+                    // The sum of latencies is exact.
+                    Statistic::Mean => 0.0,
+                    _ => width_of_bucket(&row.corrected, ns),
+                };
+                Some(Figure::Latency { ns, width })
             }
             TrialStatistic::AtOrAbove(limit_ns) => {
                 share(row.corrected.at_or_above(limit_ns).1, all)
@@ -109,29 +117,42 @@ impl TrialStatistic {
     }
 }
 
+/// Distance of the logarithms of a latency and of the shortest one that its bucket may have held.
+fn width_of_bucket(histogram: &Histogram, ns: u64) -> f64 {
+    let layout = histogram.layout();
+    let lower_ns = layout.lower_ns(layout.index(ns)).max(histogram.min_ns().unwrap_or(0));
+    (ns.max(1) as f64 / lower_ns.max(1) as f64).ln()
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Figure {
-    Latency(u64),
-    Share { count: u64, of: u64 },
+    /// The width is that of its bucket, as a distance of logarithms.
+    Latency {
+        ns: u64,
+        width: f64,
+    },
+    Share {
+        count: u64,
+        of: u64,
+    },
 }
 
 impl Figure {
-    /// Its logarithm, and the variance that it has at least.
-    fn log(self) -> (f64, f64) {
+    fn log(self) -> Logged {
         match self {
-            Figure::Latency(ns) => ((ns.max(1) as f64).ln(), BUCKET_VARIANCE),
+            // No variable within a width has a larger variance (T. Popoviciu, 1935).
+            Figure::Latency { ns, width } => Logged {
+                log: (ns.max(1) as f64).ln(),
+                least: 0.0,
+                rounding: (width.powi(2) / 4.0).max(LATENCY_VARIANCE),
+                value: ns as f64,
+            },
             // Half an event more: a count of 0 has a logarithm, too.
             Figure::Share { count, of } => {
-                let count = count as f64 + 0.5;
-                ((count / of as f64).ln(), 1.0 / count)
+                let more = count as f64 + 0.5;
+                let (log, least) = ((more / of as f64).ln(), 1.0 / more);
+                Logged { log, least, rounding: 0.0, value: count as f64 / of as f64 }
             }
-        }
-    }
-
-    fn value(self) -> f64 {
-        match self {
-            Figure::Latency(ns) => ns as f64,
-            Figure::Share { count, of } => count as f64 / of as f64,
         }
     }
 }
@@ -386,14 +407,27 @@ fn trial(found: &TrialSide, tried: &TrialSide, statistics: &[TrialStatistic]) ->
     }
 }
 
-/// A figure's logarithm in a cell, the variance that it has at least, and the figure itself.
-type Logged = (f64, f64, f64);
+/// A figure in a cell.
+#[derive(Clone, Copy, Debug)]
+struct Logged {
+    /// Its logarithm.
+    log: f64,
+    /// The variance that chance gives the logarithm at least, in each cell anew.
+    least: f64,
+    /// The variance that rounding gives it. Cells alike are rounded alike.
+    rounding: f64,
+    /// The figure itself.
+    value: f64,
+}
 
 /// What is known of one figure on both sides: its changes by block, and the means of its logarithms and of itself.
+#[derive(Default)]
 struct Paired {
     changes: Vec<f64>,
     /// Least variance of a change.
     least: f64,
+    /// Variance of all changes together, as their figures are rounded.
+    rounding: f64,
     logs: [f64; 2],
     means: [f64; 2],
 }
@@ -413,8 +447,7 @@ impl Paired {
         let mut blocks: Vec<u64> = tried.cells.iter().map(|cell| cell.block).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        let mut paired =
-            Paired { changes: Vec::new(), least: 0.0, logs: [0.0; 2], means: [0.0; 2] };
+        let mut paired = Paired::default();
         for block in blocks {
             let (before, after) = (in_block(found, block), in_block(tried, block));
             if before.is_empty() || after.is_empty() {
@@ -423,23 +456,23 @@ impl Paired {
             let mean = |side: &[Logged], of: fn(&Logged) -> f64| {
                 side.iter().map(of).sum::<f64>() / side.len() as f64
             };
-            let spread = |side: &[Logged]| mean(side, |it| it.1) / side.len() as f64;
-            paired.changes.push(mean(&after, |it| it.0) - mean(&before, |it| it.0));
-            paired.least += spread(&before) + spread(&after);
+            paired.changes.push(mean(&after, |it| it.log) - mean(&before, |it| it.log));
             for (nth, side) in [&before, &after].into_iter().enumerate() {
-                paired.logs[nth] += mean(side, |it| it.0);
-                paired.means[nth] += mean(side, |it| it.2);
+                paired.least += mean(side, |it| it.least) / side.len() as f64;
+                paired.rounding += mean(side, |it| it.rounding);
+                paired.logs[nth] += mean(side, |it| it.log);
+                paired.means[nth] += mean(side, |it| it.value);
             }
         }
         let n = paired.changes.len() as f64;
         let sums = paired.logs.iter_mut().chain(&mut paired.means);
-        sums.chain(std::iter::once(&mut paired.least)).for_each(|sum| *sum /= n);
+        sums.chain([&mut paired.least, &mut paired.rounding]).for_each(|sum| *sum /= n);
         (!paired.changes.is_empty()).then_some(paired)
     }
 
     /// The mean change; none with too few blocks.
     fn change(&self) -> Option<Difference> {
-        let changes = Values::new(&self.changes, self.least);
+        let changes = Values::new(&self.changes, self.least).at_least(self.rounding);
         (self.changes.len() >= BLOCKS_MIN).then(|| ratio::difference(Values::exact(0.0), changes))
     }
 }
@@ -451,9 +484,7 @@ fn figure(
     (nth, statistic): (usize, TrialStatistic),
 ) -> Option<TrialFigure> {
     let paired = Paired::new(found, tried, load, |cell| {
-        let figure = cell.figures.get(nth).copied().flatten()?;
-        let (log, least) = figure.log();
-        Some((log, least, figure.value()))
+        cell.figures.get(nth).copied().flatten().map(Figure::log)
     })?;
     let change = paired.change();
     let [found, tried] = match statistic.is_share() {
@@ -475,7 +506,8 @@ fn figure(
 /// What a setting costs under a load: the work of each load line, and power.
 fn costs(found: &TrialSide, tried: &TrialSide, load: &str) -> Vec<TrialCost> {
     let cost = |what: String, of: &dyn Fn(&TrialCell) -> Option<f64>| {
-        let logged = |cell: &TrialCell| of(cell).map(|value| (value.ln(), 0.0, value));
+        let exact = |value: f64| Logged { log: value.ln(), least: 0.0, rounding: 0.0, value };
+        let logged = |cell: &TrialCell| of(cell).map(exact);
         let paired = Paired::new(found, tried, load, logged)?;
         let change = TrialRatio::from(paired.change()?);
         let [found, tried] = paired.logs.map(f64::exp);

@@ -1,4 +1,4 @@
-use rtscope_model::{event::Event, frames::Frames};
+use rtscope_model::{event::Event, frames::Frames, histogram::Layout};
 
 use super::*;
 use crate::{statistics::random::Random, test_support::Run};
@@ -18,6 +18,11 @@ fn cell(block: u64, load: &str, figure: Figure, rate: f64) -> TrialCell {
     }
 }
 
+/// Known exactly.
+fn latency(ns: u64) -> Figure {
+    Figure::Latency { ns, width: 0.0 }
+}
+
 fn side(name: &str, cells: Vec<TrialCell>) -> TrialSide {
     TrialSide { name: name.to_owned(), cells }
 }
@@ -26,7 +31,7 @@ const P99: [TrialStatistic; 1] = [TrialStatistic::Latency(Statistic::Quantile(99
 
 /// Latencies in us by block under one load.
 fn latencies(name: &str, all_us: &[u64]) -> TrialSide {
-    let of = |(block, us): (u64, &u64)| cell(block, "rest", Figure::Latency(us * 1_000), 100.0);
+    let of = |(block, us): (u64, &u64)| cell(block, "rest", latency(us * 1_000), 100.0);
     side(name, (0..).zip(all_us).map(of).collect())
 }
 
@@ -42,7 +47,10 @@ fn a_change_in_every_round_is_a_difference_and_its_size_is_that_of_the_ratios() 
     assert_eq!(trial.effect, TrialEffect::Better);
     let change = trial.figures[0].change.expect("five rounds");
     assert!((change.ratio - 0.5).abs() < 1e-9, "{change:?}");
-    assert!(change.low > 0.48 && change.high < 0.52, "as wide as a bucket leaves it: {change:?}");
+    assert!(
+        change.low > 0.47 && change.high < 0.53,
+        "as wide as a hundredth leaves it: {change:?}"
+    );
     // The fifth root of 100 x 200 x 300 x 400 x 150.
     let found_us = 3.6e11_f64.powf(0.2);
     let (found, tried) = (trial.figures[0].found / 1e3, trial.figures[0].tried / 1e3);
@@ -58,6 +66,30 @@ fn the_interval_is_student_s_of_the_differences() {
     let change = one(&[10, 10, 10], &[20, 40, 20]).figures[0].change.expect("three rounds");
     let low = (0.924_196_2_f64 - 4.302_652_7 * 0.231_049_1).exp();
     assert!((change.low - low).abs() < 1e-4, "{change:?} {low}");
+}
+
+/// Latencies of ten rounds that are equal on each side, as a histogram shows them that counts microseconds.
+fn rounded(found_ns: u64, tried_ns: u64) -> TrialEffect {
+    let of = |name: &str, ns: u64| {
+        let mut histogram = Histogram::new(Layout::default());
+        (0..1_000).for_each(|_| histogram.record(ns));
+        // The last rank alone is exact.
+        histogram.record(1_000_000);
+        let ns = quantile::statistic_ns(&histogram, DEFAULT_QUANTILE).expect("latencies");
+        let figure = Figure::Latency { ns, width: width_of_bucket(&histogram, ns) };
+        side(name, (0..10).map(|block| cell(block, "rest", figure, 1.0)).collect())
+    };
+    trials(&of("found", found_ns), &[of("tried", tried_ns)], &P99, 1.0).remove(0).effect
+}
+
+/// Two systems that differ by 2 ns differ by a bucket of 1 us in every round, where the edge of the bucket lies between.
+#[test]
+fn a_latency_that_rounding_alone_makes_longer_is_no_difference() {
+    for edge_ns in [4_000, 20_000, 99_000] {
+        assert_eq!(rounded(edge_ns - 1, edge_ns + 1), TrialEffect::NotShown, "{edge_ns}");
+    }
+    assert_eq!(rounded(20_500, 23_500), TrialEffect::Worse);
+    assert_eq!(rounded(4_500, 1_500), TrialEffect::Better);
 }
 
 #[test]
@@ -80,7 +112,7 @@ fn counts_of_zero_are_no_proof() {
 fn a_setting_that_helps_under_one_load_and_hurts_under_another_is_both() {
     let loaded = |name: &str, rest_us: u64, busy_us: u64| {
         let cells = (0..5).flat_map(|block| {
-            let at = |load, us: u64| cell(block, load, Figure::Latency((us + block) * 1_000), 50.0);
+            let at = |load, us: u64| cell(block, load, latency((us + block) * 1_000), 50.0);
             [at("rest", rest_us), at("busy", busy_us)]
         });
         side(name, cells.collect())
@@ -103,7 +135,7 @@ fn the_work_of_loads_and_the_power_are_costs() {
     let of = |name: &str, rate: f64| {
         let one = |block: u64| {
             let rate = rate * (1.0 + block as f64 / 1_000.0);
-            cell(block, "busy", Figure::Latency(10_000), rate)
+            cell(block, "busy", latency(10_000), rate)
         };
         side(name, (0..4).map(one).collect())
     };
@@ -149,7 +181,7 @@ fn late_and_lost_frames_are_shares_of_those_sent() {
     let mut row = busy_cell(|_| ()).all;
     assert!(statistics.iter().all(|one| one.of_row(&row).is_none()), "a sampler without frames");
     row.frames = Some(Frames { sent: 1_000, late: 20, lost: 3, ..Frames::default() });
-    let shares = statistics.iter().map(|one| one.of_row(&row).map(Figure::value));
+    let shares = statistics.iter().map(|one| one.of_row(&row).map(|figure| figure.log().value));
     assert_eq!(shares.collect::<Vec<_>>(), [Some(0.02), Some(0.003)]);
 }
 
@@ -209,7 +241,7 @@ fn called_different(rounds: u64, times: f64) -> [u32; 2] {
                 for load in ["rest", "busy"].iter().cycle().take(2 * cells as usize) {
                     let log = drift + 0.15 * normal(&mut random);
                     let ns = (50_000.0 * times * log.exp()) as u64;
-                    all.push(cell(block, load, Figure::Latency(ns), 1.0));
+                    all.push(cell(block, load, latency(ns), 1.0));
                 }
             }
             side(name, all)
