@@ -16,6 +16,7 @@ mod history;
 mod import;
 mod kernel;
 mod lab;
+mod later;
 mod load;
 mod man;
 mod network;
@@ -47,6 +48,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use rtscope_measure::{RunError, tune::TuneError, wave::WaveError};
 use rtscope_model::text::TextError;
 
+use self::later::Later;
 use crate::{
     exit,
     failure::{Refused, error_text},
@@ -90,38 +92,38 @@ struct Cli {
 /// What a user types, in the order of the groups in `help::GROUPS`.
 #[derive(Debug, Subcommand)]
 enum Verb {
-    Run(Box<run::Args>),
+    Run(Later<run::Args>),
     /// List, show and check plans
     ///
     /// A plan says what `rtscope run` measures: phases, loads and requirements. A phase is a part of a plan during
     /// which the loads stay the same (or there are none). A cell is the set of figures of one phase.
     #[command(subcommand)]
-    Plan(plan::Verb),
-    Load(load::Args),
-    Throughput(throughput::Args),
-    Network(Box<network::Args>),
+    Plan(Later<plan::Verb>),
+    Load(Later<load::Args>),
+    Throughput(Later<throughput::Args>),
+    Network(Later<network::Args>),
     /// Capture, generate or watch square waves; find a limit
     #[command(subcommand)]
-    Wave(wave::Verb),
-    Report(report::Args),
-    Claim(claim::Args),
-    Plot(plot::Args),
-    Export(export::Args),
-    Import(import::Args),
-    Compare(compare::Args),
+    Wave(Later<wave::Verb>),
+    Report(Later<report::Args>),
+    Claim(Later<claim::Args>),
+    Plot(Later<plot::Args>),
+    Export(Later<export::Args>),
+    Import(Later<import::Args>),
+    Compare(Later<compare::Args>),
     /// Keep the figures of runs over months: import, list, show, trend
     #[command(subcommand)]
-    History(history::Verb),
+    History(Later<history::Verb>),
     #[command(alias = "environment")]
-    Doctor(Box<doctor::Args>),
-    Collect(doctor::CollectArgs),
-    Ps(Box<ps::Args>),
+    Doctor(Later<doctor::Args>),
+    Collect(Later<doctor::CollectArgs>),
+    Ps(Later<ps::Args>),
     /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
-    Sched(sched::Verb),
+    Sched(Later<sched::Verb>),
     /// Change system settings, show which are changed, restore them
     #[command(subcommand)]
-    Tune(tune::Verb),
+    Tune(Later<tune::Verb>),
     /// Restore settings that a killed run left changed
     ///
     /// Every command that measures does the same when it starts. What `rtscope tune apply --keep` has changed stays:
@@ -131,11 +133,11 @@ enum Verb {
     ///   sudo rtscope restore
     #[command(verbatim_doc_comment)]
     Restore,
-    Check(Box<check::Args>),
-    Explain(Box<explain::Args>),
-    Drift(drift::Args),
-    Stat(stat::Args),
-    New(new::Args),
+    Check(Later<check::Args>),
+    Explain(Later<explain::Args>),
+    Drift(Later<drift::Args>),
+    Stat(Later<stat::Args>),
+    New(Later<new::Args>),
     /// Compare kernels in an emulator, in virtual time
     ///
     /// rtscope boots each kernel in a guest of QEMU and runs a plan there. A phase is a part of a plan during which
@@ -143,16 +145,16 @@ enum Verb {
     /// each cell a guest of its own. Virtual time advances with the instructions that the guest executes, so a busy
     /// computer doesn't change the figures.
     #[command(subcommand)]
-    Lab(lab::Verb),
+    Lab(Later<lab::Verb>),
     /// Build, install and verify a kernel, or go back
     #[command(subcommand)]
-    Kernel(Box<kernel::Verb>),
+    Kernel(Later<kernel::Verb>),
     /// Run a plan on many machines and compare them
     ///
     /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names the places, or a
     /// labgrid coordinator or a Slurm cluster that hands them out.
     #[command(subcommand)]
-    Fleet(fleet::Verb),
+    Fleet(Later<fleet::Verb>),
     /// Measure with cyclictest's options and output
     ///
     /// A link of that name to rtscope does the same.
@@ -171,7 +173,7 @@ enum Verb {
     ///   rtscope hackbench --help
     #[command(disable_help_flag = true, verbatim_doc_comment)]
     Hackbench(FrontEnd),
-    Completions(completions::Args),
+    Completions(Later<completions::Args>),
 }
 
 impl Verb {

@@ -15,7 +15,7 @@ use clap::{
 };
 use rtscope_model::{printable::printable, text::suggest};
 
-use super::Cli;
+use super::{Cli, later};
 use crate::plans;
 
 /// The verbs as a user meets them. A test sees to it that every verb is in one group.
@@ -35,7 +35,7 @@ const EXAMPLES: &str = "Examples:\n";
 
 /// The command line as help, completions and manual show it.
 pub(super) fn command() -> Command {
-    let command = arranged(Cli::command());
+    let command = arranged(later::whole::<Cli>());
     let groups = groups(&command);
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
