@@ -2,8 +2,8 @@
  * Plugin of the emulator: writes which instructions a guest executed before each of its late wake-ups.
  *
  * The emulator translates a guest's code in blocks. This plugin keeps the blocks that were executed last in a ring,
- * each with the number of instructions executed before it. The guest marks a late wake-up by instructions that do
- * nothing (see mark.rs of rtscope-sys). At a mark the plugin writes the blocks since well before the wake-up was due.
+ * each with the number of instructions executed before it. The guest marks a late wake-up by loads that nothing else
+ * has (see mark.rs of rtscope-sys). At a mark the plugin writes the blocks since well before the wake-up was due.
  *
  * It changes nothing that the guest can see. It follows common.h.
  *
@@ -15,7 +15,7 @@
  *       emulator has the guest's memory of the block, or 0. Since QEMU 8 a block is translated once for all addresses
  *       that show the same memory, so `address` may be another one than that at which the block is executed.
  *   'W' latency(8) expiry(8) mark(8) count(4), then for each executed block number(4) before(8)
- *   'L'    something was lost: memory or disk was full
+ *   'L'    something was lost: memory, disk or file was full
  *   'E'    the end
  * `mark` and `before` are numbers of executed instructions.
  */
@@ -107,7 +107,6 @@ static void on_translated(u64 id, struct tb *tb)
 {
 	size instructions = qemu_plugin_tb_n_insns(tb);
 	struct block *block = blocks + blocks_used;
-	int follows_mark = 0;
 
 	(void)id;
 	if (blocks_used == BLOCKS || bytes_used + instructions * 16 > BYTES) {
@@ -128,9 +127,8 @@ static void on_translated(u64 id, struct tb *tb)
 		bytes[bytes_used] = (u8)length;
 		copy_code(insn, code, length);
 		bytes_used += 1 + length;
-		if (follows_mark)
+		if (is_mark(code, length))
 			qemu_plugin_register_vcpu_mem_cb(insn, on_marked, NO_REGISTERS, READS_AND_WRITES, 0);
-		follows_mark = is_mark(code, length);
 		add_when_executed(insn, BEGUN, 1);
 	}
 	block->bytes_end = bytes_used;

@@ -122,6 +122,11 @@ static void copy_code(const struct insn *insn, u8 *to, size length)
 static int out = -1;
 static int is_lost;
 
+/* So many bytes are written at most. */
+#define WRITTEN_MAX (1ul << 31)
+
+static u64 written;
+
 static u8 buffer[1 << 16];
 static u32 buffered;
 
@@ -130,13 +135,14 @@ static void flush(void)
 	u32 from = 0;
 
 	while (from < buffered) {
-		long n = write(out, buffer + from, buffered - from);
+		long n = written < WRITTEN_MAX ? write(out, buffer + from, buffered - from) : 0;
 
 		if (n <= 0) {
 			is_lost = 1;
 			break;
 		}
 		from += n;
+		written += n;
 	}
 	buffered = 0;
 }
@@ -174,11 +180,11 @@ static u32 marked;
 /* What a plugin does with a whole mark. */
 static void on_mark(u64 latency, u64 expiry);
 
-/* Whether an instruction is the first of the two of which a mark has 16 (see mark.rs of rtscope-sys). */
+/* Whether an instruction is one of the 16 loads of a mark (see mark.rs of rtscope-sys). */
 static int is_mark(const u8 *code, size length)
 {
-	static const u8 x86[] = { 0x0f, 0x1f, 0x80, 0x73, 0x72, 0x74, 0x6d };
-	static const u8 arm[] = { 0x7f, 0x4e, 0x8e, 0xd2 };
+	static const u8 x86[] = { 0x8a, 0x80, 0x73, 0x72, 0x74, 0x6d };
+	static const u8 arm[] = { 0x3f, 0x5d, 0x5b, 0x39 };
 	const u8 *wanted = length == sizeof(x86) ? x86 : arm;
 
 	if (length != sizeof(x86) && length != sizeof(arm))
@@ -189,7 +195,7 @@ static int is_mark(const u8 *code, size length)
 	return 1;
 }
 
-/* A load behind an instruction of a mark: its address ends in the mark's next byte. */
+/* A load of a mark: its address ends in the mark's next byte. */
 static void on_marked(unsigned cpu, u32 kind, u64 address, void *unused)
 {
 	(void)cpu;

@@ -20,7 +20,7 @@
  * The file is a sequence of entries, all numbers little-endian and of 8 bytes:
  *   'M' latency expiry read idle   a mark of the sampler; where it had read the clock
  *   'S' from length idle first last   a stretch, with the addresses of its first and its last block
- *   'L'    something was lost: memory or disk was full
+ *   'L'    something was lost: memory, disk or file was full
  *   'E'    the end
  * `read` and `from` are numbers of instructions that had been executed, `length` is one. `idle` is the time that had
  * passed without an instruction, in ns.
@@ -245,7 +245,6 @@ static void on_translated(u64 id, struct tb *tb)
 	size count = qemu_plugin_tb_n_insns(tb);
 	struct insn *first = qemu_plugin_tb_get_insn(tb, 0);
 	struct block *block = blocks + blocks_used;
-	int follows_mark = 0;
 	u64 moved;
 
 	(void)id;
@@ -266,9 +265,8 @@ static void on_translated(u64 id, struct tb *tb)
 		if (length > sizeof(code))
 			length = sizeof(code);
 		copy_code(insn, code, length);
-		if (follows_mark)
+		if (is_mark(code, length))
 			qemu_plugin_register_vcpu_mem_cb(insn, on_marked, NO_REGISTERS, READS_AND_WRITES, 0);
-		follows_mark = is_mark(code, length);
 		watch_instruction(insn, code, length, qemu_plugin_insn_vaddr(insn) + moved);
 		add_when_executed(insn, BEGUN, 1);
 	}
