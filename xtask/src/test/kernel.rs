@@ -1,4 +1,4 @@
-//! The small real-time kernel of our own that some tests of the lab boot: fetched, built and kept by the
+//! The small real-time kernel of our own that some tests of the lab boot where it is kept: fetched, built and kept by the
 //! program itself, once for all checkouts on this machine.
 
 use std::{path::Path, process::Command, time::Duration};
@@ -13,7 +13,7 @@ const NAME: &str = "tiny-6.12-rt";
 /// How long the source may take to come: 150 MB.
 const FETCH_LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// How long the build may make no progress. All of it takes 8 minutes on two idle cores, and half an hour
+/// How long the build may make no progress. All of it takes 8 to 15 minutes on two idle cores, and half an hour
 /// beside other builds.
 const BUILD_SILENCE: Duration = Duration::from_secs(10 * 60);
 

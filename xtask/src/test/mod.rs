@@ -98,7 +98,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         Ok(format!("{} are built", run.programs.get_or_init(|| all).len()))
     });
     run.inside("clippy", || no_warnings(&run.log(BUILD)));
-    run.compute(&steps);
+    run.compute(&steps, is_long);
     run.measure(&steps);
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&run.log("soak-short")));
@@ -146,14 +146,16 @@ impl Run {
         }
     }
 
-    /// What needs the CPUs, and gives the same result on a busy machine: the kernel is built and guests run beside the other
-    /// steps. Not beside the tests that measure: their loads need the CPUs too, and most of these steps have runs of the
+    /// What needs the CPUs, and gives the same result on a busy machine: guests run beside the other steps. Most of them boot
+    /// Debian's kernels. With `is_long`, the kernel of our own is built first, which takes as long as half of all tests.
+    /// Not beside the tests that measure: their loads need the CPUs too, and most of these steps have runs of the
     /// program that restore what one of the measuring tests has left on purpose.
-    fn compute(&self, steps: &Steps) {
-        let log = self.log("kernel");
+    fn compute(&self, steps: &Steps, is_long: bool) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                self.inside("kernel", || kernel::make(&log));
+                if is_long {
+                    self.inside("kernel", || kernel::make(&self.log("kernel")));
+                }
                 self.step(&steps.guests);
             });
             self.book();

@@ -95,7 +95,7 @@ const EXAMPLES: usize = 8;
 pub(super) struct Steps {
     /// What the others need.
     pub(super) first: Vec<Step>,
-    /// Boots guests, two at a time, beside `computing`, once their kernel is there.
+    /// Boots guests, two at a time, beside `computing`.
     pub(super) guests: Step,
     /// The result is the same on a busy machine.
     pub(super) computing: Vec<Step>,

@@ -172,7 +172,6 @@ fn a_killed_rtscope_loses_no_node() {
 fn labgrid_loses_no_place(test: &str, nets: [u8; 2], kill: fn(&mut Labgrid, Duration)) {
     let Some(mut labgrid) = Labgrid::start(test, nets) else { return };
     let (room, mut moments) = (labgrid.room(), Moments::new());
-    labgrid.wait_for_saved_places();
     let kills = kills();
     for n in 0..kills {
         let out = format!("out{n}");

@@ -46,20 +46,10 @@ impl Labgrid {
             .and_then(|one| one.local_addr())
             .expect("a port")
             .port();
+        fs::write(room.join("places.yaml"), saved_places(&far)).expect("written");
         let coordinator = Labgrid::coordinator(room, port);
         let mut labgrid = Labgrid { far, coordinator, exporter: None, port };
         labgrid.export();
-        for (far, name) in labgrid.far.iter().zip(["drill", "mill"]) {
-            // Both share this machine's files: each has a folder of its own for sshd's user, but not for labgrid's places.
-            let made = [
-                vec!["create"],
-                vec!["add-match", &format!("*/{name}/NetworkService")],
-                vec!["set-tags", "rt=yes", &format!("at={}", far.address())],
-            ]
-            .iter()
-            .all(|words| labgrid.client(name, words));
-            assert!(made, "the place {name} is made");
-        }
         labgrid.write_places();
         Some(labgrid)
     }
@@ -103,15 +93,6 @@ impl Labgrid {
         }
     }
 
-    /// The coordinator saves its places from time to time: a killed one forgets newer ones.
-    pub(crate) fn wait_for_saved_places(&self) {
-        let file = self.room().join("places.yaml");
-        wait_for("the places to be saved", Duration::from_secs(60), || {
-            fs::read_to_string(&file)
-                .is_ok_and(|text| text.contains("*/mill/") || text.contains("group: mill"))
-        });
-    }
-
     pub(crate) fn assert_nothing_is_left(&self) {
         self.far[0].assert_nothing_is_left();
     }
@@ -142,14 +123,6 @@ impl Labgrid {
         });
     }
 
-    fn client(&self, place: &str, words: &[&str]) -> bool {
-        let address = format!("127.0.0.1:{}", self.port);
-        let words = [&["-x", &address, "-p", place], words].concat();
-        Labgrid::program(self.far[0].room.path(), "client", &words)
-            .wait()
-            .is_ok_and(|status| status.success())
-    }
-
     fn write_places(&self) {
         let rooms = self.far.each_ref().map(|far| far.room.path());
         let known =
@@ -172,6 +145,19 @@ impl Labgrid {
         let listed = json(self.far[0].room.path(), "fleet list --json");
         listed.as_array().expect("places").iter().map(|place| place["taken_by"].clone()).collect()
     }
+}
+
+/// What a coordinator reads when it starts: each call of labgrid's client, which could make the places too, takes most of a
+/// second of CPU time.
+fn saved_places(far: &[Far; 2]) -> String {
+    let place = |(far, name): (&Far, &str)| {
+        format!(
+            "{name}:\n  matches:\n  - {{exporter: '*', group: {name}, cls: NetworkService}}\n  \
+             tags: {{rt: 'yes', at: {}}}\n",
+            far.address()
+        )
+    };
+    far.iter().zip(["drill", "mill"]).map(place).collect()
 }
 
 impl Drop for Labgrid {

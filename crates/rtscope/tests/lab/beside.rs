@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{OWN, any_kernel, document, is_kept, ready_or_skip, room, rtscope, skip, text};
+use crate::{OWN, any_kernel, document, own_or_skip, ready_or_skip, room, rtscope, text};
 
 /// A plan of one cell at rest.
 const REST: &str = "
@@ -69,11 +69,7 @@ fn our_sampler_is_within_one_bucket_of_cyclictest_in_the_same_guest() {
 #[test]
 fn a_gpio_chip_is_made_and_each_line_is_read_back() {
     let test = "a_gpio_chip_is_made_and_each_line_is_read_back";
-    if !ready_or_skip(test) {
-        return;
-    }
-    if !is_kept(OWN) {
-        skip(test, "needs a kernel with gpio-sim (rtscope kernel build tiny-6.12-rt)");
+    if !own_or_skip(test) {
         return;
     }
     let room = room();

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::{OWN, any_kernel, is_kept, ready_or_skip, room, rtscope, skip, text};
+use crate::{OWN, any_kernel, own_or_skip, ready_or_skip, room, rtscope, text};
 
 /// Boots each kernel once and runs the experiments: 150 ms of work each, an instruction takes 8 ns.
 fn run(folder: &Path, experiments: &[&str], words: &[&str]) -> Value {
@@ -169,11 +169,7 @@ fn jobs(guest: &Value) {
 #[test]
 fn free_applications_run_at_once_in_a_guest_with_two_cpus() {
     let test = "free_applications_run_at_once_in_a_guest_with_two_cpus";
-    if !ready_or_skip(test) {
-        return;
-    }
-    if !is_kept(OWN) {
-        skip(test, "needs a kernel that boots with two CPUs (rtscope kernel build tiny-6.12-rt)");
+    if !own_or_skip(test) {
         return;
     }
     let room = room();

@@ -4,21 +4,11 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 
 use serde_json::Value;
 
-use crate::{OWN, is_kept, ready_or_skip, room, rtscope, skip, text};
+use crate::{any_kernel, own_or_skip, ready_or_skip, room, rtscope, text};
 
-/// Whether the emulator and the kernel are there.
-fn is_ready(test: &str) -> bool {
-    let ready = ready_or_skip(test);
-    if ready && !is_kept(OWN) {
-        skip(test, "needs the small real-time kernel (rtscope kernel build tiny-6.12-rt)");
-        return false;
-    }
-    ready
-}
-
-/// Runs a verb of the lab in the small kernel, and returns its document.
+/// Runs a verb of the lab in a real-time kernel, and returns its document.
 fn lab(folder: &Path, line: &str) -> Value {
-    let common = ["--kernel", OWN, "--memory", "1024", "--json"];
+    let common = ["--kernel", any_kernel(), "--memory", "1024", "--json"];
     let (options, command) = line.split_once(" -- ").map_or((line, None), |(o, c)| (o, Some(c)));
     let mut words: Vec<&str> = ["lab"].into_iter().chain(options.split(' ')).collect();
     words.extend(common);
@@ -44,7 +34,7 @@ fn figure(document: &Value, of: &str, name: &str) -> Result<f64, String> {
 #[ignore = "boots guests for minutes: cargo xtask test --long runs it"]
 fn a_sweep_finds_the_same_limit_in_two_fresh_guests() {
     let test = "a_sweep_finds_the_same_limit_in_two_fresh_guests";
-    if !is_ready(test) {
+    if !ready_or_skip(test) {
         return;
     }
     let room = room();
@@ -62,7 +52,7 @@ fn a_sweep_finds_the_same_limit_in_two_fresh_guests() {
     assert!(points(&first)[0]["points"].as_array().is_some_and(|all| all.len() > 5));
     assert_eq!(points(&first), points(&second));
     let page = fs::read_to_string(room.path().join("first/index.html")).expect("a page");
-    let own = format!("{OWN}-seed1/wave-sweep/report.html");
+    let own = format!("{}-seed1/wave-sweep/report.html", any_kernel());
     assert!(page.contains(&own) && room.path().join("first").join(own).exists());
     assert!(page.contains("no bus and no GPIO controller"), "what virtual time can't say");
 }
@@ -70,7 +60,7 @@ fn a_sweep_finds_the_same_limit_in_two_fresh_guests() {
 #[test]
 fn a_wave_on_a_simulated_line_has_all_its_edges() {
     let test = "a_wave_on_a_simulated_line_has_all_its_edges";
-    if !is_ready(test) {
+    if !own_or_skip(test) {
         return;
     }
     let room = room();
@@ -85,7 +75,7 @@ fn a_wave_on_a_simulated_line_has_all_its_edges() {
 #[test]
 fn a_relative_sleep_drifts_in_a_guest_and_its_record_is_known() {
     let test = "a_relative_sleep_drifts_in_a_guest_and_its_record_is_known";
-    if !is_ready(test) {
+    if !ready_or_skip(test) {
         return;
     }
     let room = room();
@@ -97,7 +87,7 @@ fn a_relative_sleep_drifts_in_a_guest_and_its_record_is_known() {
     let drift = figure(&document, "delay until", "drift").expect("a drift");
     assert!(drift.abs() < 50e6, "{drift}");
     // The plain verb reads what the guest brought.
-    let record = format!("out/{OWN}-seed1/drift");
+    let record = format!("out/{}-seed1/drift", any_kernel());
     let again = rtscope(room.path(), &["drift", "--from", &record]).output().expect("starts");
     assert!(again.status.success() && text(&again).contains("delay until"), "{}", text(&again));
     // The same inputs are known, whatever the folder is.
@@ -110,7 +100,7 @@ fn a_relative_sleep_drifts_in_a_guest_and_its_record_is_known() {
 #[test]
 fn programs_are_counted_in_a_guest() {
     let test = "programs_are_counted_in_a_guest";
-    if !is_ready(test) {
+    if !ready_or_skip(test) {
         return;
     }
     let room = room();
@@ -127,7 +117,7 @@ fn programs_are_counted_in_a_guest() {
 #[test]
 fn bytes_go_as_fast_as_a_guests_kernel_lets_them() {
     let test = "bytes_go_as_fast_as_a_guests_kernel_lets_them";
-    if !is_ready(test) {
+    if !ready_or_skip(test) {
         return;
     }
     let room = room();
@@ -152,7 +142,7 @@ fn bytes_go_as_fast_as_a_guests_kernel_lets_them() {
     };
     let alone = figure(&document, "TCP 64 KiB", "bandwidth").expect("a rate");
     assert_eq!(of("real-time")["ours"][0]["low"], alone);
-    assert_eq!(of("real-time")["ours"][0]["label"], OWN);
+    assert_eq!(of("real-time")["ours"][0]["label"], any_kernel());
     assert_eq!(of("stock")["ours_text"], "none: no stock kernel ran");
     let page = fs::read_to_string(room.path().join("out/index.html")).expect("a page");
     assert!(page.contains("id=\"published\""));
@@ -161,13 +151,13 @@ fn bytes_go_as_fast_as_a_guests_kernel_lets_them() {
 #[test]
 fn a_verb_that_fails_in_its_guest_says_why() {
     let test = "a_verb_that_fails_in_its_guest_says_why";
-    if !is_ready(test) {
+    if !ready_or_skip(test) {
         return;
     }
     let room = room();
     // The guest has one CPU: that shows in the guest.
-    let line = ["lab", "drift", "--cpus", "7", "--kernel", OWN, "--memory", "1024", "--out", "out"];
-    let ran = rtscope(room.path(), &line).output().expect("starts");
+    let line = ["lab", "drift", "--cpus", "7", "--memory", "1024", "--out", "out", "--kernel"];
+    let ran = rtscope(room.path(), &line).arg(any_kernel()).output().expect("starts");
     assert_eq!(ran.status.code(), Some(1), "{}", text(&ran));
     assert!(text(&ran).contains("CPU 7 can't be used: there are 0"), "{}", text(&ran));
 }
