@@ -200,11 +200,6 @@ impl Values {
         let freedom = (n - 1.0).max(1.0);
         Values { mean, variance: (squares / freedom).max(least) / n, freedom }
     }
-
-    /// The same where their mean has at least this variance, however many they are.
-    pub(crate) fn at_least(self, variance: f64) -> Values {
-        Values { variance: self.variance.max(variance), ..self }
-    }
 }
 
 /// A difference of means with its interval.

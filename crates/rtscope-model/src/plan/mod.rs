@@ -130,16 +130,6 @@ impl Plan {
         self.phases.iter().map(single).collect()
     }
 
-    /// The same with buckets of a nanosecond, where small changes are of interest: a bucket of a microsecond is a third of
-    /// a short latency.
-    #[must_use]
-    pub fn in_nanoseconds(mut self) -> Plan {
-        for phase in &mut self.phases {
-            phase.sampler.resolution = Resolution::Nanosecond;
-        }
-        self
-    }
-
     /// A plan may come from anywhere, and its names go to the terminal.
     fn with_printable_names(mut self) -> Plan {
         self.about = printable_lines(&self.about).into_owned();

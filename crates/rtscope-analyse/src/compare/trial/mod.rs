@@ -5,7 +5,7 @@
 //! it. For each figure, Student's t is taken on the differences of logarithms within the blocks: the randomized block
 //! design (R. A. Fisher, The Design of Experiments, 1935, chapter 4). A spread is never taken as smaller than that of
 //! Poisson counts. What the histogram's buckets leave open may be the same in each block, so more blocks don't lessen
-//! it. All figures of all settings are adjusted together (Holm), because of twenty settings without any effect one looks
+//! it: a change counts as far as no bucket explains it. All figures of all settings are adjusted together (Holm), because of twenty settings without any effect one looks
 //! better by chance.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use crate::{
 /// Fewest blocks that show a spread.
 pub const BLOCKS_MIN: usize = 3;
 
-/// Variance of the logarithm of a latency, at least: a hundredth of it is of no use to anybody.
+/// Variance of the logarithm of a latency, at least: nobody needs a change of 1 %.
 const LATENCY_VARIANCE: f64 = 1e-4;
 
 /// The quantile that is compared where nothing is required: p99.
@@ -140,18 +140,17 @@ enum Figure {
 impl Figure {
     fn log(self) -> Logged {
         match self {
-            // No variable within a width has a larger variance (T. Popoviciu, 1935).
             Figure::Latency { ns, width } => Logged {
                 log: (ns.max(1) as f64).ln(),
-                least: 0.0,
-                rounding: (width.powi(2) / 4.0).max(LATENCY_VARIANCE),
+                least: LATENCY_VARIANCE,
+                width,
                 value: ns as f64,
             },
             // Half an event more: a count of 0 has a logarithm, too.
             Figure::Share { count, of } => {
                 let more = count as f64 + 0.5;
                 let (log, least) = ((more / of as f64).ln(), 1.0 / more);
-                Logged { log, least, rounding: 0.0, value: count as f64 / of as f64 }
+                Logged { log, least, width: 0.0, value: count as f64 / of as f64 }
             }
         }
     }
@@ -414,8 +413,8 @@ struct Logged {
     log: f64,
     /// The variance that chance gives the logarithm at least, in each cell anew.
     least: f64,
-    /// The variance that rounding gives it. Cells alike are rounded alike.
-    rounding: f64,
+    /// The true logarithm is smaller by so much at most.
+    width: f64,
     /// The figure itself.
     value: f64,
 }
@@ -426,8 +425,8 @@ struct Paired {
     changes: Vec<f64>,
     /// Least variance of a change.
     least: f64,
-    /// Variance of all changes together, as their figures are rounded.
-    rounding: f64,
+    /// The logarithms of each side are too large by so much at most, in the mean.
+    widths: [f64; 2],
     logs: [f64; 2],
     means: [f64; 2],
 }
@@ -459,21 +458,34 @@ impl Paired {
             paired.changes.push(mean(&after, |it| it.log) - mean(&before, |it| it.log));
             for (nth, side) in [&before, &after].into_iter().enumerate() {
                 paired.least += mean(side, |it| it.least) / side.len() as f64;
-                paired.rounding += mean(side, |it| it.rounding);
+                paired.widths[nth] += mean(side, |it| it.width);
                 paired.logs[nth] += mean(side, |it| it.log);
                 paired.means[nth] += mean(side, |it| it.value);
             }
         }
         let n = paired.changes.len() as f64;
-        let sums = paired.logs.iter_mut().chain(&mut paired.means);
-        sums.chain([&mut paired.least, &mut paired.rounding]).for_each(|sum| *sum /= n);
+        let sums = paired.logs.iter_mut().chain(&mut paired.means).chain(&mut paired.widths);
+        sums.chain([&mut paired.least]).for_each(|sum| *sum /= n);
         (!paired.changes.is_empty()).then_some(paired)
     }
 
     /// The mean change; none with too few blocks.
     fn change(&self) -> Option<Difference> {
-        let changes = Values::new(&self.changes, self.least).at_least(self.rounding);
-        (self.changes.len() >= BLOCKS_MIN).then(|| ratio::difference(Values::exact(0.0), changes))
+        if self.changes.len() < BLOCKS_MIN {
+            return None;
+        }
+        let changes = Values::new(&self.changes, self.least);
+        let from = |value: f64| ratio::difference(Values::exact(value), changes);
+        let seen = from(0.0);
+        let [found, tried] = self.widths;
+        // The smallest change that rounding may have made as large as the one that was seen.
+        let explained = seen.value.clamp(-found, tried);
+        Some(Difference {
+            low: seen.low - tried,
+            high: seen.high + found,
+            chance: from(explained).chance,
+            ..seen
+        })
     }
 }
 
@@ -506,7 +518,7 @@ fn figure(
 /// What a setting costs under a load: the work of each load line, and power.
 fn costs(found: &TrialSide, tried: &TrialSide, load: &str) -> Vec<TrialCost> {
     let cost = |what: String, of: &dyn Fn(&TrialCell) -> Option<f64>| {
-        let exact = |value: f64| Logged { log: value.ln(), least: 0.0, rounding: 0.0, value };
+        let exact = |value: f64| Logged { log: value.ln(), least: 0.0, width: 0.0, value };
         let logged = |cell: &TrialCell| of(cell).map(exact);
         let paired = Paired::new(found, tried, load, logged)?;
         let change = TrialRatio::from(paired.change()?);

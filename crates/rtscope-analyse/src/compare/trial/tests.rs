@@ -68,8 +68,8 @@ fn the_interval_is_student_s_of_the_differences() {
     assert!((change.low - low).abs() < 1e-4, "{change:?} {low}");
 }
 
-/// Latencies of ten rounds that are equal on each side, as a histogram shows them that counts microseconds.
-fn rounded(found_ns: u64, tried_ns: u64) -> TrialEffect {
+/// Latencies of a thousand rounds that are equal on each side, as a histogram shows them that counts microseconds.
+fn rounded(found_ns: u64, tried_ns: u64) -> Trial {
     let of = |name: &str, ns: u64| {
         let mut histogram = Histogram::new(Layout::default());
         (0..1_000).for_each(|_| histogram.record(ns));
@@ -77,19 +77,26 @@ fn rounded(found_ns: u64, tried_ns: u64) -> TrialEffect {
         histogram.record(1_000_000);
         let ns = quantile::statistic_ns(&histogram, DEFAULT_QUANTILE).expect("latencies");
         let figure = Figure::Latency { ns, width: width_of_bucket(&histogram, ns) };
-        side(name, (0..10).map(|block| cell(block, "rest", figure, 1.0)).collect())
+        side(name, (0..1_000).map(|block| cell(block, "rest", figure, 1.0)).collect())
     };
-    trials(&of("found", found_ns), &[of("tried", tried_ns)], &P99, 1.0).remove(0).effect
+    trials(&of("found", found_ns), &[of("tried", tried_ns)], &P99, 1.0).remove(0)
 }
 
 /// Two systems that differ by 2 ns differ by a bucket of 1 us in every round, where the edge of the bucket lies between.
 #[test]
 fn a_latency_that_rounding_alone_makes_longer_is_no_difference() {
     for edge_ns in [4_000, 20_000, 99_000] {
-        assert_eq!(rounded(edge_ns - 1, edge_ns + 1), TrialEffect::NotShown, "{edge_ns}");
+        for (found_ns, tried_ns) in [(edge_ns - 1, edge_ns + 1), (edge_ns + 1, edge_ns - 1)] {
+            let trial = rounded(found_ns, tried_ns);
+            assert_eq!(trial.effect, TrialEffect::NotShown, "{found_ns} {tried_ns}");
+            let change = trial.figures[0].change.expect("rounds");
+            let truth = tried_ns as f64 / found_ns as f64;
+            assert!(change.low < truth && truth < change.high, "{change:?}");
+        }
     }
-    assert_eq!(rounded(20_500, 23_500), TrialEffect::Worse);
-    assert_eq!(rounded(4_500, 1_500), TrialEffect::Better);
+    // Two buckets apart, of which one may be rounding.
+    assert_eq!(rounded(20_500, 22_500).effect, TrialEffect::Worse);
+    assert_eq!(rounded(4_500, 2_500).effect, TrialEffect::Better);
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl TriedKernel {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?.in_nanoseconds();
+    let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     refuse_frames(&plan)?;
     let base = KernelRef::parse(&args.kernel)?;
     let tried = tried(args, &base)?;
