@@ -15,8 +15,8 @@
  *       emulator has the guest's memory of the block, or 0. Since QEMU 8 a block is translated once for all addresses
  *       that show the same memory, so `address` may be another one than that at which the block is executed.
  *   'W' latency(8) expiry(8) mark(8) count(4), then for each executed block number(4) before(8)
- *   'L'    something was lost: memory, disk or file was full
- *   'E'    the end
+ *   'L'    something was lost: memory was full
+ *   'E'    the end; without it, the disk was full, or the file too long
  * `mark` and `before` are numbers of executed instructions.
  */
 

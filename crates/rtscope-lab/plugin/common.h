@@ -120,9 +120,13 @@ static void copy_code(const struct insn *insn, u8 *to, size length)
 }
 
 static int out = -1;
+
+/* Something isn't in the file. */
 static int is_lost;
 
-/* So many bytes are written at most. */
+/* The file ends inside an entry: it has so many bytes, or the disk is full. */
+static int is_cut;
+
 #define WRITTEN_MAX (1ul << 31)
 
 static u64 written;
@@ -135,10 +139,10 @@ static void flush(void)
 	u32 from = 0;
 
 	while (from < buffered) {
-		long n = written < WRITTEN_MAX ? write(out, buffer + from, buffered - from) : 0;
+		long n = is_cut || written > WRITTEN_MAX ? 0 : write(out, buffer + from, buffered - from);
 
 		if (n <= 0) {
-			is_lost = 1;
+			is_cut = 1;
 			break;
 		}
 		from += n;
@@ -170,7 +174,7 @@ static void end_probe(void)
 {
 	put('E', 1);
 	flush();
-	_exit(is_lost);
+	_exit(is_lost || is_cut);
 }
 
 /* The bytes of a mark so far: a latency and the expiry from which it counts. */
@@ -195,17 +199,24 @@ static int is_mark(const u8 *code, size length)
 	return 1;
 }
 
-/* A load of a mark: its address ends in the mark's next byte. */
+/*
+ * A load of a mark: its address ends in the mark's next byte, and in the byte's number before it. A thread that was
+ * preempted inside a mark by another one that marks goes on with a number that isn't the next.
+ */
 static void on_marked(unsigned cpu, u32 kind, u64 address, void *unused)
 {
+	u32 number = address >> 8 & 15;
+
 	(void)cpu;
 	(void)kind;
 	(void)unused;
-	mark[marked / 8] |= (address & 0xff) << marked % 8 * 8;
-	if (++marked < 16)
+	if (number == 0)
+		mark[0] = mark[1] = marked = 0;
+	if (number != marked)
 		return;
-	on_mark(mark[0], mark[1]);
-	mark[0] = mark[1] = marked = 0;
+	mark[marked / 8] |= (address & 0xff) << marked % 8 * 8;
+	if (++marked == 16)
+		on_mark(mark[0], mark[1]);
 }
 
 static void *memory(u64 length)

@@ -20,8 +20,8 @@
  * The file is a sequence of entries, all numbers little-endian and of 8 bytes:
  *   'M' latency expiry read idle   a mark of the sampler; where it had read the clock
  *   'S' from length idle first last   a stretch, with the addresses of its first and its last block
- *   'L'    something was lost: memory, disk or file was full
- *   'E'    the end
+ *   'L'    something was lost: memory was full
+ *   'E'    the end; without it, the disk was full, or the file too long
  * `read` and `from` are numbers of instructions that had been executed, `length` is one. `idle` is the time that had
  * passed without an instruction, in ns.
  */

@@ -10,8 +10,8 @@ thread_local! {
     static IS_WHOLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The command line with all options of all verbs, for whoever shows them. Of one that learns them later, a verb's text
-/// can be that of the enum of the verbs below it.
+/// The command line with all options of all verbs, for whoever shows them. In one that learns them later, the text of the
+/// enum of the verbs below a verb can replace the verb's own.
 pub(super) fn whole<T: CommandFactory>() -> Command {
     IS_WHOLE.set(true);
     let command = T::command();

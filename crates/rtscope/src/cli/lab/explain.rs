@@ -188,11 +188,13 @@ pub(super) fn explained(
     let look = explain::look(folder, above_ns, cache, &guard, &stop, &mut |line| note!("{line}"))?;
     let mut instructions = Instructions::read(&look.instructions);
     if choose(&record, &instructions.windows, &cells, worst).is_empty() {
-        return Err(anyhow!(
-            "{}: no wake-up is marked. Either the phase has none, or an older rtscope made the record: then run \
-             the guest again with this version",
-            folder.display()
-        ));
+        let why = match instructions.is_whole {
+            true => {
+                "Either the phase has none, or an older rtscope made the record: then run the guest again with this version"
+            }
+            false => "The emulator couldn't write all instructions: is the disk full?",
+        };
+        return Err(anyhow!("{}: no wake-up is marked. {why}", folder.display()));
     }
     let symbols = look.symbols;
     let symbols = KernelSymbols::parse(symbols).ok_or_else(|| {

@@ -325,7 +325,13 @@ impl<'a> Hunt<'a> {
                 let bytes =
                     fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
                 let _ = fs::remove_file(&path);
-                let found = scouted(record, &Stretches::read(&bytes), self.all.shift, seed);
+                let stretches = Stretches::read(&bytes);
+                if !stretches.is_whole {
+                    note!(
+                        "seed {seed}: the emulator couldn't write all stretches: is the disk full?"
+                    );
+                }
+                let found = scouted(record, &stretches, self.all.shift, seed);
                 self.search.add_scouted(&found.candidates);
                 self.origins_ns.insert(seed, found.origins_ns);
             }
