@@ -129,6 +129,12 @@ impl Layout {
         if next_ns == u64::MAX { u64::MAX } else { next_ns - 1 }
     }
 
+    /// The one with the widest buckets: what histograms of several layouts are shown in together.
+    #[must_use]
+    pub fn coarsest(all: impl Iterator<Item = Layout>) -> Option<Layout> {
+        all.max_by_key(|layout| (layout.unit_ns, u32::MAX - layout.exact))
+    }
+
     /// The limit of the exact buckets, in nanoseconds: latencies from here on are overflow.
     #[must_use]
     pub const fn limit_ns(self) -> u64 {

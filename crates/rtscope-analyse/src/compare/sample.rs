@@ -118,9 +118,7 @@ pub(super) fn samples<'a>(
     b: &[Member<'a>],
 ) -> (Buckets, Vec<(Sample<'a>, Sample<'a>)>) {
     let all = || a.iter().chain(b).map(|member| &member.cell.all.histogram);
-    let coarsest =
-        all().map(Histogram::layout).max_by_key(|layout| (layout.unit_ns, u32::MAX - layout.exact));
-    let layout = coarsest.unwrap_or_default();
+    let layout = Layout::coarsest(all().map(Histogram::layout)).unwrap_or_default();
     let buckets = Buckets::of(all());
     let sample = |members: &[Member<'a>], reading: Reading| {
         let run = |member: &Member<'a>| Run {

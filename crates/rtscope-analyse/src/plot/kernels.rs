@@ -3,7 +3,7 @@
 //!
 //! The band is the spread of replicas on one machine: it is no confidence interval for other hardware.
 
-use rtscope_model::histogram::Histogram;
+use rtscope_model::histogram::{Histogram, Layout};
 
 use super::{
     PlotOptions,
@@ -52,7 +52,8 @@ pub(crate) fn draw(
     let all = || curves.iter().flat_map(|curve| &curve.seeds);
     let min_ns = all().filter_map(|seed| seed.min_ns()).min()?;
     let max_ns = all().filter_map(|seed| seed.max_ns()).max()?;
-    let edges = Edges::over(all().next()?.layout(), (min_ns, max_ns), true, STEPS);
+    let layout = Layout::coarsest(all().map(|seed| seed.layout()))?;
+    let edges = Edges::over(layout, (min_ns, max_ns), true, STEPS);
     let shares: Vec<Shares<'_>> = curves.iter().filter_map(|one| shares(one, &edges)).collect();
     let least = shares.iter().map(|one| one.least).fold(1.0, f64::min);
     let options = PlotOptions { width, standalone: false, ..PlotOptions::default() };
@@ -165,8 +166,6 @@ fn readout(frame: &Frame, shares: &[Shares<'_>], edges: &Edges, x: &Scale) -> Re
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::histogram::Layout;
-
     use super::*;
     use crate::plot::fixture;
 

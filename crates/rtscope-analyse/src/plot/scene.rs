@@ -125,7 +125,7 @@ impl<'a> Scene<'a> {
     /// The coarsest buckets of the shown cells.
     pub(crate) fn layout(&self) -> Layout {
         let layouts = self.cells.iter().map(|cell| cell.summary.all.histogram.layout());
-        layouts.max_by_key(|layout| (layout.unit_ns, u32::MAX - layout.exact)).unwrap_or_default()
+        Layout::coarsest(layouts).unwrap_or_default()
     }
 
     /// The cell with the largest latency.

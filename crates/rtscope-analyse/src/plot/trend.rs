@@ -1,7 +1,11 @@
 //! A series of runs over months: one figure with the changes of its level, and all their histograms
 //! one behind the other.
 
-use rtscope_model::{histogram::Histogram, time::Nanos, verdict::Statistic};
+use rtscope_model::{
+    histogram::{Histogram, Layout},
+    time::Nanos,
+    verdict::Statistic,
+};
 
 use super::{
     PlotOptions,
@@ -186,7 +190,8 @@ pub fn surface(points: &[TrendPoint], what: &str, options: &PlotOptions) -> Stri
         sheet.nothing("No latency is in the history.");
         return sheet.finish("There is nothing to draw.");
     };
-    let edges = Edges::over(latest.histogram.layout(), (min_ns, max_ns), true, STEPS);
+    let layout = Layout::coarsest(histograms().map(Histogram::layout)).unwrap_or_default();
+    let edges = Edges::over(layout, (min_ns, max_ns), true, STEPS);
     let frames = sheet.panels(1, 420.0, NO_HEADER, 84.0);
     let frame = frames[0];
     let depth = (shown.len() as f64 * 6.0).min(220.0);
@@ -246,8 +251,6 @@ fn layer(
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::histogram::Layout;
-
     use super::*;
     use crate::{plot::fixture::check_markup, statistics::random::Random};
 
@@ -277,6 +280,23 @@ mod tests {
         check_markup(&svg).expect("well-formed");
         assert!(svg.contains("2025-02-03 now 6.12.9"), "the change is named");
         assert!(svg.contains("max of busy: from"), "{}", &svg[..400]);
+    }
+
+    /// The buckets were the latest run's: of an earlier, coarser one, most columns were empty between high ones.
+    #[test]
+    fn the_coarsest_run_says_how_wide_the_columns_are() {
+        let mut points = series(2);
+        let mut fine = Histogram::new(Layout { unit_ns: 1, exact: 10_000 });
+        (0..500).for_each(|n| fine.record(5_000 + 40 * n));
+        points[1].histogram = fine;
+        let columns = |points: &[TrendPoint]| {
+            let svg = surface(points, "rest", &PlotOptions::default());
+            let paths = svg.split(" d=\"").skip(1).filter_map(|path| path.split('"').next());
+            paths.map(|path| path.matches(['L', 'H', 'V']).count()).max()
+        };
+        let latest_is_fine = columns(&points);
+        points.reverse();
+        assert_eq!(latest_is_fine, columns(&points));
     }
 
     #[test]
