@@ -10,8 +10,8 @@ use crate::{any_kernel, document, is_kept, ready_or_skip, room, rtscope, text, w
 const STOCK: &str = "tiny-6.12-dynamic";
 
 /// No wake-up of the real-time kernel may be later, under any load: a third of what the other kernel takes at least. One seed
-/// is one coincidence of load and sampler, which each build of the program shifts. The worst of eight seeds of one build were
-/// 31 to 55 us under messages, and at most 35 us under every other load.
+/// is one coincidence of load and sampler, which each build of the program shifts. The worst of eight seeds of one build of the
+/// program in our small kernel were 31 to 55 us under messages, and at most 35 us under every other load.
 const REAL_TIME_NS_MAX: u64 = 100_000;
 
 /// Loads that give back many pages at once keep a kernel without preemption busy for longer than this: by hand

@@ -52,8 +52,8 @@ fn a_sweep_finds_the_same_limit_in_two_fresh_guests() {
     assert!(points(&first)[0]["points"].as_array().is_some_and(|all| all.len() > 5));
     assert_eq!(points(&first), points(&second));
     let page = fs::read_to_string(room.path().join("first/index.html")).expect("a page");
-    let own = format!("{}-seed1/wave-sweep/report.html", any_kernel());
-    assert!(page.contains(&own) && room.path().join("first").join(own).exists());
+    let linked = format!("{}-seed1/wave-sweep/report.html", any_kernel());
+    assert!(page.contains(&linked) && room.path().join("first").join(linked).exists());
     assert!(page.contains("no bus and no GPIO controller"), "what virtual time can't say");
 }
 
