@@ -132,9 +132,15 @@ pub fn ladder(histogram: &Histogram, blocks: &Blocks) -> Vec<Quantile> {
 /// The lower edge of the bucket that holds a rank, clipped to the exact minimum: the interval is
 /// never narrower than what the buckets know.
 fn lower_edge_ns(histogram: &Histogram, rank: u64) -> Option<u64> {
+    bucket_begin_ns(histogram, histogram.at_rank_ns(rank)?)
+}
+
+/// The shortest latency that the bucket of this one may hold: its lower edge, or the exact minimum. None when there is no
+/// latency.
+#[must_use]
+pub fn bucket_begin_ns(histogram: &Histogram, ns: u64) -> Option<u64> {
     let layout = histogram.layout();
-    let upper_ns = histogram.at_rank_ns(rank)?;
-    Some(layout.lower_ns(layout.index(upper_ns)).max(histogram.min_ns()?))
+    Some(layout.lower_ns(layout.index(ns)).max(histogram.min_ns()?))
 }
 
 /// Whether latencies at or above a limit refute that a quantile lies below it, however they depend on each other.

@@ -5,13 +5,12 @@
 //! it. For each figure, Student's t is taken on the differences of logarithms within the blocks: the randomized block
 //! design (R. A. Fisher, The Design of Experiments, 1935, chapter 4). A spread is never taken as smaller than that of
 //! Poisson counts. What the histogram's buckets leave open may be the same in each block, so more blocks don't lessen
-//! it: a change counts as far as no bucket explains it. All figures of all settings are adjusted together (Holm), because of twenty settings without any effect one looks
-//! better by chance.
+//! it: a change counts as far as no bucket explains it. All figures of all settings are adjusted together (Holm), because
+//! of twenty settings without any effect one looks better by chance.
 
 use std::collections::BTreeSet;
 
 use rtscope_model::{
-    histogram::Histogram,
     record::Record,
     time::Nanos,
     verdict::{Requirement, Statistic},
@@ -95,17 +94,16 @@ impl TrialStatistic {
     /// Its figure in one cell; none where the cell recorded nothing, or sent no frames.
     fn of_row(self, row: &FigureRow) -> Option<Figure> {
         let all = row.corrected.count();
-        let share = |count: u64, of: u64| (of > 0).then_some(Figure::Share { count, of });
+        let share = |count: u64, of: u64| (of > 0).then(|| Figure::share(count, of));
         let frames = row.frames.as_ref();
         match self {
+            // The sum of latencies is exact.
+            TrialStatistic::Latency(Statistic::Mean) => {
+                quantile::statistic_ns(&row.corrected, Statistic::Mean).map(Figure::exact_latency)
+            }
             TrialStatistic::Latency(statistic) => {
                 let ns = quantile::statistic_ns(&row.corrected, statistic)?;
-                let width = match statistic {
-                    // The sum of latencies is exact.
-                    Statistic::Mean => 0.0,
-                    _ => width_of_bucket(&row.corrected, ns),
-                };
-                Some(Figure::Latency { ns, width })
+                Some(Figure::latency(ns, quantile::bucket_begin_ns(&row.corrected, ns)?))
             }
             TrialStatistic::AtOrAbove(limit_ns) => {
                 share(row.corrected.at_or_above(limit_ns).1, all)
@@ -117,42 +115,39 @@ impl TrialStatistic {
     }
 }
 
-/// Distance of the logarithms of a latency and of the shortest one that its bucket may have held.
-fn width_of_bucket(histogram: &Histogram, ns: u64) -> f64 {
-    let layout = histogram.layout();
-    let lower_ns = layout.lower_ns(layout.index(ns)).max(histogram.min_ns().unwrap_or(0));
-    (ns.max(1) as f64 / lower_ns.max(1) as f64).ln()
-}
-
+/// A figure in a cell.
 #[derive(Clone, Copy, Debug)]
-enum Figure {
-    /// The width is that of its bucket, as a distance of logarithms.
-    Latency {
-        ns: u64,
-        width: f64,
-    },
-    Share {
-        count: u64,
-        of: u64,
-    },
+struct Figure {
+    value: f64,
+    /// Its logarithm.
+    log: f64,
+    /// The variance that chance gives the logarithm at least, in each cell anew.
+    least: f64,
+    /// The true logarithm is smaller by so much at most.
+    width: f64,
 }
 
 impl Figure {
-    fn log(self) -> Logged {
-        match self {
-            Figure::Latency { ns, width } => Logged {
-                log: (ns.max(1) as f64).ln(),
-                least: LATENCY_VARIANCE,
-                width,
-                value: ns as f64,
-            },
-            // Half an event more: a count of 0 has a logarithm, too.
-            Figure::Share { count, of } => {
-                let more = count as f64 + 0.5;
-                let (log, least) = ((more / of as f64).ln(), 1.0 / more);
-                Logged { log, least, width: 0.0, value: count as f64 / of as f64 }
-            }
-        }
+    /// A latency that lies in a bucket which begins there.
+    fn latency(ns: u64, begin_ns: u64) -> Figure {
+        let [log, log_begin] = [ns, begin_ns].map(|ns| (ns.max(1) as f64).ln());
+        Figure { value: ns as f64, log, least: LATENCY_VARIANCE, width: log - log_begin }
+    }
+
+    fn exact_latency(ns: u64) -> Figure {
+        Figure::latency(ns, ns)
+    }
+
+    /// So many of them. Half an event more: a count of 0 has a logarithm, too.
+    fn share(count: u64, of: u64) -> Figure {
+        let more = count as f64 + 0.5;
+        let (value, log) = (count as f64 / of as f64, (more / of as f64).ln());
+        Figure { value, log, least: 1.0 / more, width: 0.0 }
+    }
+
+    /// A rate or a power.
+    fn measured(value: f64) -> Figure {
+        Figure { value, log: value.ln(), least: 0.0, width: 0.0 }
     }
 }
 
@@ -406,19 +401,6 @@ fn trial(found: &TrialSide, tried: &TrialSide, statistics: &[TrialStatistic]) ->
     }
 }
 
-/// A figure in a cell.
-#[derive(Clone, Copy, Debug)]
-struct Logged {
-    /// Its logarithm.
-    log: f64,
-    /// The variance that chance gives the logarithm at least, in each cell anew.
-    least: f64,
-    /// The true logarithm is smaller by so much at most.
-    width: f64,
-    /// The figure itself.
-    value: f64,
-}
-
 /// What is known of one figure on both sides: its changes by block, and the means of its logarithms and of itself.
 #[derive(Default)]
 struct Paired {
@@ -437,9 +419,9 @@ impl Paired {
         found: &TrialSide,
         tried: &TrialSide,
         load: &str,
-        of: impl Fn(&TrialCell) -> Option<Logged>,
+        of: impl Fn(&TrialCell) -> Option<Figure>,
     ) -> Option<Paired> {
-        let in_block = |side: &TrialSide, block: u64| -> Vec<Logged> {
+        let in_block = |side: &TrialSide, block: u64| -> Vec<Figure> {
             let own = side.cells.iter().filter(|cell| cell.block == block && cell.load == load);
             own.filter_map(&of).collect()
         };
@@ -452,7 +434,7 @@ impl Paired {
             if before.is_empty() || after.is_empty() {
                 continue;
             }
-            let mean = |side: &[Logged], of: fn(&Logged) -> f64| {
+            let mean = |side: &[Figure], of: fn(&Figure) -> f64| {
                 side.iter().map(of).sum::<f64>() / side.len() as f64
             };
             paired.changes.push(mean(&after, |it| it.log) - mean(&before, |it| it.log));
@@ -495,9 +477,7 @@ fn figure(
     load: &str,
     (nth, statistic): (usize, TrialStatistic),
 ) -> Option<TrialFigure> {
-    let paired = Paired::new(found, tried, load, |cell| {
-        cell.figures.get(nth).copied().flatten().map(Figure::log)
-    })?;
+    let paired = Paired::new(found, tried, load, |cell| cell.figures.get(nth).copied().flatten())?;
     let change = paired.change();
     let [found, tried] = match statistic.is_share() {
         true => paired.means,
@@ -518,9 +498,7 @@ fn figure(
 /// What a setting costs under a load: the work of each load line, and power.
 fn costs(found: &TrialSide, tried: &TrialSide, load: &str) -> Vec<TrialCost> {
     let cost = |what: String, of: &dyn Fn(&TrialCell) -> Option<f64>| {
-        let exact = |value: f64| Logged { log: value.ln(), least: 0.0, width: 0.0, value };
-        let logged = |cell: &TrialCell| of(cell).map(exact);
-        let paired = Paired::new(found, tried, load, logged)?;
+        let paired = Paired::new(found, tried, load, |cell| of(cell).map(Figure::measured))?;
         let change = TrialRatio::from(paired.change()?);
         let [found, tried] = paired.logs.map(f64::exp);
         Some(TrialCost { load: load.to_owned(), what, found, tried, change })

@@ -1,4 +1,8 @@
-use rtscope_model::{event::Event, frames::Frames, histogram::Layout};
+use rtscope_model::{
+    event::Event,
+    frames::Frames,
+    histogram::{Histogram, Layout},
+};
 
 use super::*;
 use crate::{statistics::random::Random, test_support::Run};
@@ -18,11 +22,6 @@ fn cell(block: u64, load: &str, figure: Figure, rate: f64) -> TrialCell {
     }
 }
 
-/// Known exactly.
-fn latency(ns: u64) -> Figure {
-    Figure::Latency { ns, width: 0.0 }
-}
-
 fn side(name: &str, cells: Vec<TrialCell>) -> TrialSide {
     TrialSide { name: name.to_owned(), cells }
 }
@@ -31,7 +30,8 @@ const P99: [TrialStatistic; 1] = [TrialStatistic::Latency(Statistic::Quantile(99
 
 /// Latencies in us by block under one load.
 fn latencies(name: &str, all_us: &[u64]) -> TrialSide {
-    let of = |(block, us): (u64, &u64)| cell(block, "rest", latency(us * 1_000), 100.0);
+    let of =
+        |(block, us): (u64, &u64)| cell(block, "rest", Figure::exact_latency(us * 1_000), 100.0);
     side(name, (0..).zip(all_us).map(of).collect())
 }
 
@@ -76,7 +76,8 @@ fn rounded(found_ns: u64, tried_ns: u64) -> Trial {
         // The last rank alone is exact.
         histogram.record(1_000_000);
         let ns = quantile::statistic_ns(&histogram, DEFAULT_QUANTILE).expect("latencies");
-        let figure = Figure::Latency { ns, width: width_of_bucket(&histogram, ns) };
+        let begin_ns = quantile::bucket_begin_ns(&histogram, ns).expect("latencies");
+        let figure = Figure::latency(ns, begin_ns);
         side(name, (0..1_000).map(|block| cell(block, "rest", figure, 1.0)).collect())
     };
     trials(&of("found", found_ns), &[of("tried", tried_ns)], &P99, 1.0).remove(0)
@@ -101,7 +102,7 @@ fn a_latency_that_rounding_alone_makes_longer_is_no_difference() {
 
 #[test]
 fn counts_of_zero_are_no_proof() {
-    let share = |count: u64| Figure::Share { count, of: 10_000 };
+    let share = |count: u64| Figure::share(count, 10_000);
     let of = |name: &str, counts: &[u64]| {
         let cells = (0..).zip(counts).map(|(block, n)| cell(block, "rest", share(*n), 1.0));
         side(name, cells.collect())
@@ -119,7 +120,9 @@ fn counts_of_zero_are_no_proof() {
 fn a_setting_that_helps_under_one_load_and_hurts_under_another_is_both() {
     let loaded = |name: &str, rest_us: u64, busy_us: u64| {
         let cells = (0..5).flat_map(|block| {
-            let at = |load, us: u64| cell(block, load, latency((us + block) * 1_000), 50.0);
+            let at = |load, us: u64| {
+                cell(block, load, Figure::exact_latency((us + block) * 1_000), 50.0)
+            };
             [at("rest", rest_us), at("busy", busy_us)]
         });
         side(name, cells.collect())
@@ -142,7 +145,7 @@ fn the_work_of_loads_and_the_power_are_costs() {
     let of = |name: &str, rate: f64| {
         let one = |block: u64| {
             let rate = rate * (1.0 + block as f64 / 1_000.0);
-            cell(block, "busy", latency(10_000), rate)
+            cell(block, "busy", Figure::exact_latency(10_000), rate)
         };
         side(name, (0..4).map(one).collect())
     };
@@ -188,7 +191,7 @@ fn late_and_lost_frames_are_shares_of_those_sent() {
     let mut row = busy_cell(|_| ()).all;
     assert!(statistics.iter().all(|one| one.of_row(&row).is_none()), "a sampler without frames");
     row.frames = Some(Frames { sent: 1_000, late: 20, lost: 3, ..Frames::default() });
-    let shares = statistics.iter().map(|one| one.of_row(&row).map(|figure| figure.log().value));
+    let shares = statistics.iter().map(|one| one.of_row(&row).map(|figure| figure.value));
     assert_eq!(shares.collect::<Vec<_>>(), [Some(0.02), Some(0.003)]);
 }
 
@@ -248,7 +251,7 @@ fn called_different(rounds: u64, times: f64) -> [u32; 2] {
                 for load in ["rest", "busy"].iter().cycle().take(2 * cells as usize) {
                     let log = drift + 0.15 * normal(&mut random);
                     let ns = (50_000.0 * times * log.exp()) as u64;
-                    all.push(cell(block, load, latency(ns), 1.0));
+                    all.push(cell(block, load, Figure::exact_latency(ns), 1.0));
                 }
             }
             side(name, all)
