@@ -22,17 +22,25 @@ pub fn cpus(cmdline: &str, parameter: &str, last: Option<u32>) -> Option<CpuSet>
     // Whether it is named, for each CPU: a list may name all of them again and again.
     let mut found: Vec<bool> = Vec::new();
     for part in list.split(',').skip_while(is_flag).filter(|part| !part.is_empty()) {
-        for cpu in range(part, last)? {
-            let cpu = cpu as usize;
-            found.resize(found.len().max(cpu + 1), false);
-            found[cpu] = true;
+        let Groups { first, last, used, group } = groups(part, last)?;
+        found.resize(found.len().max(last + 1), false);
+        for begin in (first..=last).step_by(group) {
+            found[begin..begin.saturating_add(used).min(last + 1)].fill(true);
         }
     }
     Some((0..).zip(found).filter(|(_, is_named)| *is_named).map(|(cpu, _)| cpu).collect())
 }
 
+/// CPUs from the first to the last one: so many of each group that follows another.
+struct Groups {
+    first: usize,
+    last: usize,
+    used: usize,
+    group: usize,
+}
+
 /// A part of a list of CPUs as the kernel reads it: `3`, `2-N`, `all`, or `0-15:2/4` for the first two of each four.
-fn range(part: &str, last: Option<u32>) -> Option<impl Iterator<Item = u32>> {
+fn groups(part: &str, last: Option<u32>) -> Option<Groups> {
     let (ends, pattern) = match part.split_once(':') {
         Some((ends, pattern)) => (ends, Some(pattern)),
         None => (part, None),
@@ -43,14 +51,16 @@ fn range(part: &str, last: Option<u32>) -> Option<impl Iterator<Item = u32>> {
         _ => ends.to_owned(),
     };
     let (first, last) = ends_of(&ends)?;
+    let (first, last) = (first as usize, last as usize);
     let (used, group) = match pattern {
         Some(pattern) => {
             let (used, group) = pattern.split_once('/')?;
-            (used.parse::<u32>().ok()?, group.parse::<u32>().ok().filter(|group| *group > 0)?)
+            let number = |text: &str| text.parse::<u32>().ok().map(|number| number as usize);
+            (number(used)?, number(group).filter(|group| *group > 0)?)
         }
-        None => (1, 1),
+        None => (last - first + 1, last - first + 1),
     };
-    Some((first..=last).filter(move |cpu| (cpu - first) % group < used))
+    Some(Groups { first, last, used, group })
 }
 
 /// Whether a parameter without a value is given, for example `threadirqs`.
@@ -83,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_list_that_names_all_cpus_again_and_again_is_read_at_once() {
-        let line = format!("isolcpus={}", ["all"; 1_000].join(","));
+        let line = format!("isolcpus={}", ["all"; 10_000].join(","));
         let found = cpus(&line, "isolcpus", Some(16_383)).expect("a list");
         assert_eq!((found.len(), found.last()), (16_384, Some(16_383)));
     }
@@ -100,6 +110,9 @@ mod tests {
             ("domain,all", "0-7"),
             ("0-7:2/4", "0-1,4-5"),
             ("1-6:1/2", "1,3,5"),
+            ("0-6:3/4", "0-2,4-6"),
+            ("0-7:0/4", ""),
+            ("1-6:4294967295/4", "1-6"),
             ("2,N", "2,7"),
         ] {
             assert_eq!(named(list, Some(7)).as_deref(), Some(expected), "{list}");
