@@ -1,14 +1,8 @@
 //! `rtscope fleet pull-lab` with guests: a job's kernel boots, its tests are judged, and what comes of them is posted.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, thread, time::Duration};
 
-use rtscope_lab::{cache::Cache, prebuilt::Prebuilt};
+use rtscope_lab::{cache::Cache, kernel_ref::KernelRef, kernel_under_test::KernelUnderTest};
 use rtscope_testing::{
     kernel_ci::{API_TOKEN, FakeKernelCi, KCIDB_TOKEN},
     skip::program,
@@ -65,17 +59,6 @@ fn kill_in_guest(server: &FakeKernelCi, here: &Path) {
     panic!("an emulator is left");
 }
 
-/// A real-time kernel's image.
-fn real_time_kernel() -> PathBuf {
-    let cache = Cache::default();
-    let kept = cache.find(any_kernel());
-    let kernel = kept.unwrap_or_else(|| {
-        let debian = Prebuilt::find(any_kernel()).expect("known");
-        debian.bring(&cache, &mut |_| {}).expect("Debian's kernel")
-    });
-    kernel.vmlinuz()
-}
-
 /// A job of five tests in a real-time kernel. rtscope is killed while the first guest runs, and goes on.
 #[test]
 fn a_job_s_kernel_is_judged_in_guests_and_posted_once_after_a_kill() {
@@ -86,11 +69,12 @@ fn a_job_s_kernel_is_judged_in_guests_and_posted_once_after_a_kill() {
     if program("curl").is_none() {
         return skip(test, "without curl");
     }
-    let kernel = real_time_kernel();
+    let asked = KernelRef::parse(any_kernel()).expect("a name");
+    let kernel = KernelUnderTest::find(&asked, &Cache::default(), &mut |_| {}).expect("a kernel");
     let room = tempfile::tempdir().expect("a folder");
     let here = room.path();
     let server = FakeKernelCi::start();
-    let image = fs::read(kernel).expect("a kernel");
+    let image = fs::read(kernel.file).expect("an image");
     server.put_file("bzImage", &image);
     let tests = json!([
         job_test("boot-test-6870c1b3", "boot", "", &[]),
