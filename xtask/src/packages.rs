@@ -115,7 +115,7 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package {
         name: "rt-tests",
         sign: "cyclictest",
-        reason: "what we are compared with: cyclictest and hackbench",
+        reason: "has cyclictest and hackbench, which we are compared with",
     },
     Package { name: "slurm-client", sign: "sbatch", reason: SLURM },
     Package { name: "slurmctld", sign: "/usr/sbin/slurmctld", reason: SLURM },

@@ -16,7 +16,7 @@ use flate2::read::GzDecoder;
 
 use crate::{
     cache::Cache,
-    digest::{sha256, sha256_of_file},
+    digest::{crc32, crc32_of_file},
     error::LabError,
     kernel_image::{GZIP, payload},
     program::Elf,
@@ -37,8 +37,8 @@ const PACKERS: [(&[u8], &str); 3] =
 const KERNEL_BYTES_MAX: u64 = 1 << 30;
 
 /// The unpacked kernel of an image with this hash, from the cache or put there; none where it can't be started
-/// as that. Beside it lies the hash of its bytes: a file that was altered or cut is unpacked again, because the
-/// record of a guest names the image only.
+/// as that. Beside it lies its checksum: a file that was damaged or cut is unpacked again, because the record of a
+/// guest names the image only.
 pub(crate) fn unpack(image: &[u8], hash: &str, cache: &Cache) -> Option<PathBuf> {
     let packed = payload(image)?;
     let folder = cache.root().join("unpacked");
@@ -48,21 +48,21 @@ pub(crate) fn unpack(image: &[u8], hash: &str, cache: &Cache) -> Option<PathBuf>
         // An empty file says that there is no such entry.
         let kernel = unpacked(packed, &folder).ok().flatten()?;
         let kernel = if has_entry(&kernel) { kernel } else { Vec::new() };
-        put(&hash_file(&path), sha256(&kernel).as_bytes())?;
+        put(&checksum_file(&path), crc32(&kernel).as_bytes())?;
         put(&path, &kernel)?;
     }
     fs::metadata(&path).is_ok_and(|there| there.len() > 0).then_some(path)
 }
 
-/// File with the hash of an unpacked kernel.
-fn hash_file(kernel: &Path) -> PathBuf {
-    kernel.with_extension("sha256")
+/// File with the checksum of an unpacked kernel.
+fn checksum_file(kernel: &Path) -> PathBuf {
+    kernel.with_extension("crc32")
 }
 
 /// Whether an unpacked kernel is there, with the bytes that were put there.
 fn is_intact(kernel: &Path) -> bool {
-    let noted = fs::read_to_string(hash_file(kernel)).unwrap_or_default();
-    sha256_of_file(kernel).is_ok_and(|hash| hash == noted)
+    let noted = fs::read_to_string(checksum_file(kernel)).unwrap_or_default();
+    crc32_of_file(kernel).is_ok_and(|checksum| checksum == noted)
 }
 
 /// Writes a file of the cache in one step.
