@@ -43,7 +43,11 @@ pub(crate) const OF_TESTS: &[Package] = &[
         sign: "/usr/share/doc/busybox-static",
         reason: "is the system of the guest that reboots",
     },
-    Package { name: "chromium", sign: "chromium", reason: "opens the report in a real browser" },
+    Package {
+        name: "chromium-headless-shell",
+        sign: "chromium-headless-shell",
+        reason: "is the real browser that opens the pages",
+    },
     Package { name: "curl", sign: "curl", reason: "resumes the download of a source" },
     Package {
         name: "dosfstools",

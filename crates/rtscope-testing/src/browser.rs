@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::skip::program;
+use crate::skip;
 
 /// How long the browser may live: a test that hangs ends here. At `SCHED_IDLE` it may get little CPU time.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -53,6 +53,12 @@ pub struct Browser {
     _alive: mpsc::Sender<()>,
 }
 
+/// Chromium; the build without windows of its own starts in a third of the CPU time.
+#[must_use]
+pub fn program() -> Option<PathBuf> {
+    ["chromium-headless-shell", "chromium"].into_iter().find_map(skip::program)
+}
+
 impl Browser {
     /// Starts the browser; none where there is no Chromium.
     ///
@@ -61,7 +67,7 @@ impl Browser {
     /// It doesn't start.
     #[must_use]
     pub fn start() -> Option<Browser> {
-        let program = program("chromium")?;
+        let program = program()?;
         let folder = tempfile::tempdir().expect("a folder");
         // The shell moves its own ends of the two pipes to where the browser looks for them.
         let mut command = Command::new("sh");

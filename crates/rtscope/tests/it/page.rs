@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{folder, json, output, output_of, program, skip, text};
+use rtscope_testing::browser;
+
+use crate::support::{folder, json, output, output_of, skip, text};
 
 /// Where pictures are kept, to be looked at after the tests.
 const PICTURES: &str = env!("CARGO_TARGET_TMPDIR");
@@ -22,9 +24,8 @@ const SECTIONS: [&str; 12] = [
     "raw",
 ];
 
-fn browser(name: &Path, arguments: &[&str]) -> Option<String> {
-    let chromium = program("chromium")?;
-    let mut command = Command::new(chromium);
+fn shown(name: &Path, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(browser::program()?);
     let url = format!("file://{}", name.display());
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
     command.args(["--virtual-time-budget=3000", "--window-size=1280,5200"]);
@@ -43,7 +44,7 @@ fn the_page_is_whole_in_a_real_browser() {
         "an outside address"
     );
 
-    let Some(document) = browser(&page, &["--dump-dom"]) else {
+    let Some(document) = shown(&page, &["--dump-dom"]) else {
         return skip("the_page_is_whole_in_a_real_browser", "without chromium");
     };
     for section in SECTIONS {
@@ -53,7 +54,7 @@ fn the_page_is_whole_in_a_real_browser() {
     let plots = document.matches("<svg").count();
     assert!(plots >= 6, "{plots} plots");
     let picture = format!("--screenshot={PICTURES}/report.png");
-    browser(&page, &[&picture]).expect("chromium was there a moment ago");
+    shown(&page, &[&picture]).expect("chromium was there a moment ago");
     let bytes = fs::read(format!("{PICTURES}/report.png")).expect("a screenshot");
     assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 50_000, "{} bytes", bytes.len());
 }
