@@ -92,6 +92,22 @@ pub fn line_of(text: &str, offset: usize) -> usize {
     text[..offset.min(text.len())].matches('\n').count() + 1
 }
 
+/// The lines of byte offsets, from 1. Those in ascending order are found in one pass over the text.
+#[must_use]
+pub fn lines_of(text: &str, offsets: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let (mut passed, mut line) = (0, 1);
+    let of = |offset: usize| {
+        let offset = offset.min(text.len());
+        if offset < passed {
+            (passed, line) = (0, 1);
+        }
+        line += text[passed..offset].matches('\n').count();
+        passed = offset;
+        line
+    };
+    offsets.into_iter().map(of).collect()
+}
+
 /// A TOML error with its line, and for an unknown key the nearest known one.
 #[must_use]
 pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
@@ -196,6 +212,15 @@ mod tests {
         assert_eq!(suggest("un", verbs).as_deref(), Some("run"));
         assert_eq!(suggest("ne", verbs).as_deref(), Some("new"));
         assert_eq!(suggest("xy", verbs), None);
+    }
+
+    #[test]
+    fn lines_of_many_offsets_are_those_of_each_in_any_order() {
+        let text = "a\n\nbä\nc";
+        let offsets = [0, 1, 2, 3, 7, 100, 3, 0, 8];
+        let each = offsets.map(|offset| line_of(text, offset));
+        assert_eq!(each, [1, 1, 2, 3, 4, 4, 3, 1, 4]);
+        assert_eq!(lines_of(text, offsets), each);
     }
 
     #[test]

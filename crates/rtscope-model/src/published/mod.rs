@@ -22,7 +22,7 @@ use crate::{
     printable::printable,
     schedule::Policy,
     stat::Counted,
-    text::{Problem, line_of, suggest},
+    text::{Problem, lines_of, suggest},
     time::Nanos,
     verdict,
 };
@@ -558,7 +558,7 @@ pub(crate) fn problems(
     known: &[Problem],
 ) -> Vec<Problem> {
     let entries = mistakes::read::<Entries>(text).0.map_or_else(Vec::new, |read| read.published);
-    let starts: Vec<usize> = entries.iter().map(|one| line_of(text, one.span().start)).collect();
+    let starts = lines_of(text, entries.iter().map(|one| one.span().start));
     let is_read = |n: usize| {
         let end = starts.get(n + 1).copied().unwrap_or(usize::MAX);
         let lines = known.iter().filter_map(|problem| problem.line);

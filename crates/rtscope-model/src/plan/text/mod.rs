@@ -13,7 +13,7 @@ use super::{
 use crate::{
     load::LoadLine,
     published::Published,
-    text::{Problem, TextError, line_of, problem_of},
+    text::{Problem, TextError, line_of, lines_of, problem_of},
     time::Nanos,
     verdict::Requirement,
 };
@@ -232,8 +232,7 @@ impl PhaseText {
 /// What lacks its name, and not because its name can't be read. It isn't left to serde, which reads nothing further
 /// without it.
 fn unnamed(text: &str, typed: &PlanText, known: &[Problem]) -> Vec<Problem> {
-    let starts: Vec<usize> =
-        typed.phase.iter().map(|phase| line_of(text, phase.span().start)).collect();
+    let starts = lines_of(text, typed.phase.iter().map(|phase| phase.span().start));
     let is_name = |line: usize| {
         text.lines().nth(line - 1).is_some_and(|line| line.trim_start().starts_with("name"))
     };
@@ -273,7 +272,7 @@ fn unreadable(text: &str, typed: &PlanText) -> Vec<Problem> {
 fn own(text: &str, typed: &PlanText, known: &[Problem], found: Vec<Problem>) -> Vec<Problem> {
     let phases = typed.phase.iter().map(|phase| phase.span().start);
     let entries = typed.published.iter().map(|entry| entry.span().start);
-    let starts: Vec<usize> = phases.chain(entries).map(|at| line_of(text, at)).collect();
+    let starts = lines_of(text, phases.chain(entries));
     let phase_of = |problem: &Problem| {
         problem.line.map(|line| starts.iter().filter(|start| **start <= line).count())
     };
