@@ -31,6 +31,9 @@ const QUIET: [&str; 9] = [
     "--remote-debugging-pipe",
 ];
 
+/// Widths of windows in CSS pixels: a phone, a notebook, a desk.
+pub const WIDTHS: [u32; 3] = [400, 1280, 1600];
+
 /// The colours that a page is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {

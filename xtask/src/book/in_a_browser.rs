@@ -1,14 +1,11 @@
 //! The book as its readers see it: at three widths, in both colours, with its search.
 
 use rtscope_testing::{
-    browser::{Browser, Theme},
+    browser::{Browser, Theme, WIDTHS},
     skip::skip_this,
 };
 
 use super::*;
-
-/// A phone, a notebook, a desk.
-const WIDTHS: [u32; 3] = [400, 1280, 1600];
 
 /// One page of each part, with the widest tables and blocks.
 const PAGES: [&str; 7] = [

@@ -52,7 +52,7 @@ const LAB: &str = "lab";
 
 /// Lab tests whose guests run in virtual time, and so may wait. They run beside the tests that measure: `rtscope lab`
 /// doesn't restore what one of the measuring tests has left on purpose.
-const PATIENT: [&str; 3] = ["experiments::", "explain::", "preemption::"];
+const PATIENT: [&str; 5] = ["beside::", "experiments::", "explain::", "preemption::", "verbs::"];
 
 /// Tests of the program that neither change this machine nor judge how late it wakes threads: each has folders, ports and
 /// machines of its own.

@@ -22,12 +22,9 @@ use std::{fs, path::Path, thread};
 use axe::Rules;
 use rtscope_analyse::{judge, judgement};
 use rtscope_testing::{
-    browser::{Browser, Theme},
+    browser::{Browser, Theme, WIDTHS},
     skip::{skip, skip_this},
 };
-
-/// A phone, a notebook, a desk.
-const WIDTHS: [u32; 3] = [400, 1280, 1600];
 
 const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/template");
 
