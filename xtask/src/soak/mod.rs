@@ -197,8 +197,12 @@ impl<'a> Soak<'a> {
             is_mild: options.is_mild,
         };
         let seed = options.seed.unwrap_or_else(|| fastrand::u64(0..1 << 32));
+        let (mut words, shown_seed) = (words.to_vec(), seed.to_string());
+        if options.seed.is_none() {
+            words.extend(["--seed", &shown_seed]);
+        }
         let head = Head {
-            command: format!("cargo xtask soak {}", words.join(" ")).trim_end().to_owned(),
+            command: format!("cargo xtask soak {}", words.join(" ")),
             seed,
             took: Duration::ZERO,
             system: shell::output(Command::new("uname").arg("-srm"), Duration::from_secs(10))?
@@ -276,8 +280,7 @@ impl<'a> Soak<'a> {
         problems.extend(growth.iter().flat_map(Growth::problems));
         self.head.growth = growth;
         if !problems.is_empty() {
-            let round = self.tally.rounds();
-            self.tally.fail(round, "witness", "run witness.toml".to_owned(), problems);
+            self.tally.fail(None, "witness", "run witness.toml".to_owned(), problems);
         }
         Ok(())
     }

@@ -21,10 +21,11 @@ pub(super) struct FaultCounts {
     failed: u64,
 }
 
-/// A round that failed.
+/// A round that failed, or the witness.
 #[derive(Debug, Serialize)]
 struct Failure {
-    round: u64,
+    /// None for the witness, which runs beside all rounds.
+    round: Option<u64>,
     fault: &'static str,
     line: String,
     problems: Vec<String>,
@@ -58,14 +59,14 @@ impl Tally {
         }
         if !outcome.problems.is_empty() {
             counts.failed += 1;
-            self.fail(round, fault.name(), outcome.line, outcome.problems);
+            self.fail(Some(round), fault.name(), outcome.line, outcome.problems);
         }
     }
 
-    /// Counts a failure that belongs to no fault: that of the witness, say.
+    /// Counts a failure: of a round, or of the witness.
     pub(super) fn fail(
         &mut self,
-        round: u64,
+        round: Option<u64>,
         fault: &'static str,
         line: String,
         problems: Vec<String>,
@@ -94,6 +95,7 @@ impl Tally {
 /// What the report has besides the counts.
 #[derive(Debug)]
 pub(super) struct Head {
+    /// With the seed, also where nobody gave it.
     pub(super) command: String,
     pub(super) seed: u64,
     pub(super) took: Duration,
@@ -169,14 +171,16 @@ fn counted(all: &BTreeMap<String, u64>) -> Vec<String> {
     all.iter().map(|(what, count)| format!("{count} times: {what}")).collect()
 }
 
-/// With the command that repeats it: its options select the round too, and of two seeds the last one counts.
+/// With the command that repeats it.
 fn shown(failure: &Failure, head: &Head) -> String {
     let Failure { round, fault, line, problems } = failure;
-    let Head { command, seed, .. } = head;
-    format!(
-        "round {round}, {fault}, `rtscope {line}`: {}. Repeat: `{command} --seed {seed} --round {round}`",
-        problems.join("; ")
-    )
+    let (command, problems) = (&head.command, problems.join("; "));
+    match round {
+        Some(round) => format!(
+            "round {round}, {fault}, `rtscope {line}`: {problems}. Repeat: `{command} --round {round}`"
+        ),
+        None => format!("{fault}, `rtscope {line}`: {problems}. Repeat: `{command}`"),
+    }
 }
 
 /// The report for programs.
@@ -217,9 +221,10 @@ mod tests {
         assert!(tally.is_ok());
         tally.add(3, Fault::Kill, outcome(Struck::Hit, "swappiness is 11"));
         assert!(!tally.is_ok());
-        assert_eq!((tally.rounds(), tally.kills(), tally.failures()), (4, 2, 1));
+        tally.fail(None, "witness", "run witness.toml".to_owned(), vec!["it grew".to_owned()]);
+        assert_eq!((tally.rounds(), tally.kills(), tally.failures()), (4, 2, 2));
         let head = Head {
-            command: "cargo xtask soak --only kill,cpu".to_owned(),
+            command: "cargo xtask soak --only kill,cpu --seed 5".to_owned(),
             seed: 5,
             took: Duration::from_secs(60),
             system: "Linux".to_owned(),
@@ -231,15 +236,17 @@ mod tests {
         let text = markdown(&tally, &head);
         for part in [
             "| `kill` | SIGKILL | 3 | 2 | 1 | 0 | 0 | 1 |",
-            "* 60 s, seed 5, 4 rounds, 2 processes killed, 1 failures",
+            "* 60 s, seed 5, 4 rounds, 2 processes killed, 2 failures",
             "* disk: needs root",
             "* 1 times: cpu: busy",
             "swappiness is 11. Repeat: `cargo xtask soak --only kill,cpu --seed 5 --round 3`",
+            "witness, `rtscope run witness.toml`: it grew. Repeat: `cargo xtask soak --only kill,cpu --seed 5`",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let document = json(&tally, &head);
         assert_eq!(document["faults"]["kill"]["hit"], 2);
         assert_eq!(document["failures"][0]["round"], 3);
+        assert!(document["failures"][1]["round"].is_null());
     }
 }
