@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
+    fs::{self, File},
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
@@ -20,10 +20,8 @@ use crate::shell;
 /// How long the docs of a crate may take.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// Any warning is an error. The docs are for whoever works on the code: private rooms are in them, and links lead there.
-/// Examples in help texts have addresses as one types them.
-const FLAGS: &str = "--document-private-items --deny warnings --allow rustdoc::private_intra_doc_links \
-                     --allow rustdoc::bare_urls --color never";
+/// Any warning is an error, except what `Cargo.toml` allows.
+const FLAGS: [&str; 5] = ["--document-private-items", "--deny", "warnings", "--color", "never"];
 
 /// Writes the docs of crates whose sources are in these folders: our own, or copies of them.
 pub(super) fn document(
@@ -49,6 +47,7 @@ pub(super) fn document(
 /// What the tests' build has made, and of what.
 struct Built<'a> {
     metadata: &'a Metadata,
+    lints: Vec<String>,
     /// The library of each package, or its program where it has none.
     artifacts: BTreeMap<PackageId, Artifact>,
 }
@@ -73,7 +72,8 @@ impl Built<'_> {
                 "the package of {name} has two targets: only one would be documented"
             );
         }
-        Ok(Built { metadata, artifacts })
+        let manifest = fs::read_to_string(metadata.workspace_root.join("Cargo.toml"))?;
+        Ok(Built { metadata, lints: lints(&manifest)?, artifacts })
     }
 
     /// What documents the crate of a name, with its sources in a folder.
@@ -97,7 +97,7 @@ impl Built<'_> {
             target.join("doc").as_str(),
         ]);
         rustdoc.args(["--crate-type", if artifact.target.is_bin() { "bin" } else { "lib" }]);
-        rustdoc.args(FLAGS.split_whitespace());
+        rustdoc.args(FLAGS).args(&self.lints);
         let node = self.node(&package.id)?;
         for feature in &node.features {
             rustdoc.arg("--cfg").arg(format!("feature={:?}", feature.as_str()));
@@ -131,6 +131,18 @@ impl Built<'_> {
         let named = package.deps.iter().filter(is_normal);
         named.filter_map(|dep| Some((dep.name.as_str(), file(dep)?.as_str()))).collect()
     }
+}
+
+/// The lints of rustdoc in a workspace's manifest, as its options.
+fn lints(manifest: &str) -> Result<Vec<String>> {
+    let manifest: toml::Table = manifest.parse()?;
+    let lints =
+        manifest.get("workspace").and_then(|it| it.get("lints")?.get("rustdoc")?.as_table());
+    let option = |(lint, level): (&String, &toml::Value)| {
+        let level = level.as_str().with_context(|| format!("{lint} has no level"))?;
+        Ok(format!("--{level}=rustdoc::{lint}"))
+    };
+    lints.context("no lints of rustdoc")?.iter().map(option).collect()
 }
 
 /// What a compiler reads of a library: of a procedural macro its code, else what it declares.
