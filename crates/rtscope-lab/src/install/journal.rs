@@ -14,7 +14,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rtscope_sys::tree::create_anew;
+use rtscope_sys::tree::{create_anew, open_to_others};
 use rustix::{fs::FallocateFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +27,18 @@ const FOLDER: &str = "var/lib/rtscope/kernels";
 /// Space that is taken for a journal when it begins: with its disk full it could still be ended.
 const RESERVED_BYTES: u64 = 64 * 1024;
 
-/// The folder of the journals of a system.
+/// The folder of the journals of a system. On this machine only root may be able to write there: files are restored from
+/// it. On a card, whoever writes the card decides who owns what.
 pub(super) fn folder(root: &Path) -> Result<PathBuf, LabError> {
-    below::place(root, &root.join(FOLDER))
+    let folder = below::place(root, &root.join(FOLDER))?;
+    match open_to_others(&folder) {
+        Some(open) if root == Path::new("/") => Err(LabError::Refused(format!(
+            "others than root can change {}, and so the journals of kernels and boot parameters: find out who wrote there, \
+             then give it to root alone (chown root, chmod go-w)",
+            open.display()
+        ))),
+        _ => Ok(folder),
+    }
 }
 
 /// Adds what a journal takes, without what it keeps.

@@ -160,9 +160,13 @@ Two timers are installed, but not enabled:
 
  * rtscope-doctor.timer runs `rtscope doctor` each week. It only reads.
  * rtscope-history.timer measures for 4 s each day, 2 s of them under load, and
-   adds the run to /var/lib/rtscope/history.sqlite.
+   adds the run to /var/lib/rtscope-history/history.sqlite.
 
      systemctl enable --now rtscope-doctor.timer
+
+Disable them before you remove the package:
+
+     systemctl disable --now rtscope-doctor.timer rtscope-history.timer
 ";
 
 /// Debian Policy 4.4: the versions, in a form of its own. What changed is told by ours, which lies beside it.
