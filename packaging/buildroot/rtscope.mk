@@ -2,7 +2,7 @@
 #
 # rtscope
 #
-# Written by `cargo xtask packaging` from Cargo.toml, Cargo.lock and packaging/description.toml.
+# Written by `cargo xtask packaging` from Cargo.toml, Cargo.lock, .cargo/config.toml and packaging/description.toml.
 # Needs Rust 1.91 or newer.
 #
 ################################################################################
@@ -21,5 +21,11 @@ ifeq ($(NORMALIZED_ARCH),arm)
 RTSCOPE_RUSTFLAGS += -C link-arg=-Wl,--allow-multiple-definition
 endif
 RTSCOPE_CARGO_ENV = RUSTFLAGS="$(RTSCOPE_RUSTFLAGS)"
+RTSCOPE_CARGO_ENV += LIBSQLITE3_FLAGS="-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_STAT4 -USQLITE_ENABLE_DBSTAT_VTAB -USQLITE_ENABLE_API_ARMOR -USQLITE_ENABLE_LOAD_EXTENSION -USQLITE_ENABLE_COLUMN_METADATA -USQLITE_ENABLE_MEMORY_MANAGEMENT -DSQLITE_OMIT_JSON -DSQLITE_OMIT_DEPRECATED -DSQLITE_OMIT_SHARED_CACHE -DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_OMIT_UTF16 -DSQLITE_OMIT_DESERIALIZE -DSQLITE_OMIT_INTROSPECTION_PRAGMAS"
+
+define RTSCOPE_CHECK_STATIC
+	! $(TARGET_READELF) --program-headers $(TARGET_DIR)/usr/bin/rtscope | grep -q INTERP
+endef
+RTSCOPE_POST_INSTALL_TARGET_HOOKS += RTSCOPE_CHECK_STATIC
 
 $(eval $(cargo-package))

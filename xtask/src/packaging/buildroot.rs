@@ -69,19 +69,26 @@ ifeq ($(NORMALIZED_ARCH),arm)
 RTSCOPE_RUSTFLAGS += -C link-arg=-Wl,--allow-multiple-definition
 endif
 RTSCOPE_CARGO_ENV = RUSTFLAGS=\"$(RTSCOPE_RUSTFLAGS)\"
+RTSCOPE_CARGO_ENV += LIBSQLITE3_FLAGS=\"{sqlite}\"
+
+define RTSCOPE_CHECK_STATIC
+\t! $(TARGET_READELF) --program-headers $(TARGET_DIR)/usr/bin/rtscope | grep -q INTERP
+endef
+RTSCOPE_POST_INSTALL_TARGET_HOOKS += RTSCOPE_CHECK_STATIC
 
 $(eval $(cargo-package))
 ",
         rust = description.rust,
         version = description.version,
         licences = description.licences.join(" or "),
+        sqlite = description.sqlite,
     )
 }
 
 fn hashes(root: &Path) -> Result<String> {
     let mut text = format!(
-        "# {HEAD}\n# Buildroot adds the crates to the archive, so its checksum depends on Buildroot: add the one that \
-         it prints.\n"
+        "# {HEAD}\n# Buildroot adds the crates to the archive, so its checksum depends on Buildroot. Add the line that \
+         sha256sum\n# prints for the archive in dl/rtscope.\n"
     );
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         text += &format!("sha256  {}  {name}\n", sum("sha256sum", &root.join(name))?);

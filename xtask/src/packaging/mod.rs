@@ -25,11 +25,14 @@ use crate::shell;
 /// The description, below the root.
 const DESCRIPTION: &str = "packaging/description.toml";
 
+/// Cargo's configuration, below the root: build systems replace it by their own.
+const CONFIGURATION: &str = ".cargo/config.toml";
+
 /// Folders whose whole content is written here: what else is in them is of an older version.
 const FOLDERS: [&str; 5] = ["arch", "buildroot", "container", "nix", "yocto"];
 
 /// The first line of each recipe.
-const HEAD: &str = "Written by `cargo xtask packaging` from Cargo.toml, Cargo.lock and packaging/description.toml.";
+const HEAD: &str = "Written by `cargo xtask packaging` from Cargo.toml, Cargo.lock, .cargo/config.toml and packaging/description.toml.";
 
 /// How long a checksum may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,6 +54,8 @@ pub(crate) struct Description {
     archive: String,
     /// Checksum of that archive. None before the release.
     sha256: Option<String>,
+    /// Parts of SQLite that are built or left out, as its build script reads them.
+    sqlite: String,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +79,17 @@ struct WorkspacePackage {
 }
 
 #[derive(Deserialize)]
+struct Configuration {
+    env: Environment,
+}
+
+#[derive(Deserialize)]
+struct Environment {
+    #[serde(rename = "LIBSQLITE3_FLAGS")]
+    sqlite: String,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Own {
     summary: String,
@@ -90,12 +106,13 @@ impl Description {
             let path = crate::root().join(name);
             fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))
         };
-        Description::of(&text("Cargo.toml")?, &text(DESCRIPTION)?)
+        Description::of(&text("Cargo.toml")?, &text(DESCRIPTION)?, &text(CONFIGURATION)?)
     }
 
-    fn of(manifest: &str, own: &str) -> Result<Description> {
+    fn of(manifest: &str, own: &str, configuration: &str) -> Result<Description> {
         let Manifest { workspace: Workspace { package } } = toml::from_str(manifest)?;
         let own: Own = toml::from_str(own).context(DESCRIPTION)?;
+        let Configuration { env } = toml::from_str(configuration).context(CONFIGURATION)?;
         let sha256 = own.sha256.trim();
         let is_sum = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
         ensure!(sha256.is_empty() || is_sum, "{DESCRIPTION}: sha256 is no checksum: {sha256:?}");
@@ -109,6 +126,7 @@ impl Description {
             paragraphs: own.description,
             maintainer: own.maintainer,
             sha256: is_sum.then(|| sha256.to_owned()),
+            sqlite: env.sqlite.split_whitespace().collect::<Vec<_>>().join(" "),
         })
     }
 

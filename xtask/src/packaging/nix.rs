@@ -43,12 +43,17 @@ fn flake(description: &Description) -> String {
             cargoLock.lockFile = ../../Cargo.lock;
             cargoBuildFlags = [ \"--package\" \"rtscope\" ];
             # The lab copies the program into guests that have no libraries.
-            RUSTFLAGS = \"-C target-feature=+crt-static\";
+            env.RUSTFLAGS = \"-C target-feature=+crt-static\";
+            env.LIBSQLITE3_FLAGS = \"{sqlite}\";
             buildInputs = [ pkgs.glibc.static ];
             nativeBuildInputs = [ pkgs.installShellFiles ];
             # The tests need root, QEMU and real-time threads.
             doCheck = false;
             postInstall = ''
+              if readelf --program-headers $out/bin/rtscope | grep -q INTERP; then
+                echo 'rtscope is not static'
+                exit 1
+              fi
               mkdir man
               $out/bin/rtscope man man
               installManPage man/*
@@ -73,6 +78,7 @@ fn flake(description: &Description) -> String {
         rust = description.rust,
         version = description.version,
         homepage = description.homepage,
+        sqlite = description.sqlite,
         licences = licences.join(" "),
     )
 }

@@ -8,6 +8,8 @@ const MANIFEST: &str = "[workspace.package]\nversion = \"1.2.3\"\nrust-version =
                         license = \"MIT OR Apache-2.0\"\nrepository = \"https://a.example/r\"\n\
                         homepage = \"https://a.example/h\"\n";
 
+const CONFIGURATION: &str = "[env]\nLIBSQLITE3_FLAGS = \"\"\"\n-DONE\n-UTWO\n\"\"\"\n";
+
 fn own(sha256: &str) -> String {
     format!(
         "summary = \"look at it\"\ndescription = [\"one two three\", \"four\"]\n\
@@ -64,16 +66,18 @@ fn a_changed_a_missing_and_an_old_recipe_are_found() {
 
 #[test]
 fn a_description_is_read_and_folded() {
-    let read = Description::of(MANIFEST, &own("")).expect("read");
+    let of = |own: &str| Description::of(MANIFEST, own, CONFIGURATION);
+    let read = of(&own("")).expect("read");
+    assert_eq!(read.sqlite, "-DONE -UTWO");
     assert_eq!(read.licences, ["MIT", "Apache-2.0"]);
     assert_eq!((read.title(), read.sha256.clone()), ("Look at it".to_owned(), None));
     assert_eq!(read.archive("$V"), "https://a.example/r/d/v$V/x-$V.tar.gz");
     assert_eq!(read.folded(7), [vec!["one two", "three"], vec!["four"]]);
     let sum = "0123456789abcdef".repeat(4);
-    let released = Description::of(MANIFEST, &with_sum(&own(""), &sum)).expect("read");
+    let released = of(&with_sum(&own(""), &sum)).expect("read");
     assert_eq!(released.sha256, Some(sum));
-    assert!(Description::of(MANIFEST, &own("abc")).is_err());
-    assert!(Description::of(MANIFEST, &format!("{}odd = 1\n", own(""))).is_err());
+    assert!(of(&own("abc")).is_err());
+    assert!(of(&format!("{}odd = 1\n", own(""))).is_err());
 }
 
 /// A checksum is in each recipe that has one, once the source is released.
@@ -144,6 +148,29 @@ fn bash_reads_the_pkgbuild_as_srcinfo_says() {
     assert_eq!(format!("# {HEAD}\n{said}"), ours()["arch/.SRCINFO"]);
 }
 
+/// The function that changes Yocto's targets, run as Python with a target.
+#[test]
+fn yocto_s_targets_can_be_static() {
+    let Some(python) = shell::find("python3") else { return skip_this("without python3") };
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("a.json");
+    fs::write(&target, "{\"arch\": \"x86_64\"}").expect("written");
+    let recipes = ours();
+    let (_, recipe) = recipes.iter().find(|(name, _)| name.ends_with(".bb")).expect("a recipe");
+    let (_, body) = recipe.split_once("do_rust_gen_targets:append() {\n").expect("a function");
+    let (body, _) = body.split_once("\n}\n").expect("an end");
+    let place = folder.path().display();
+    let script = format!(
+        "class D:\n    def getVar(self, name):\n        return {{'RUST_TARGETS_DIR': '{place}/'}}[name]\n\
+         def run(d):\n{body}\nrun(D())\n"
+    );
+    shell::output(Command::new(python).args(["-c", &script]), LIMIT).expect("it runs");
+    let target = fs::read_to_string(&target).expect("a target");
+    let target: serde_json::Value = serde_json::from_str(&target).expect("JSON");
+    assert_eq!(target["crt-static-respected"], true);
+    assert_eq!(target["arch"], "x86_64");
+}
+
 /// With an infrastructure that only prints what it was given, make reads the package.
 #[test]
 fn make_reads_the_package_of_buildroot() {
@@ -154,7 +181,8 @@ fn make_reads_the_package_of_buildroot() {
     let file = crate::root().join("packaging/buildroot/rtscope.mk");
     let outer = format!(
         "define cargo-package\nall:\n\t@echo '$(RTSCOPE_SITE)/$(RTSCOPE_SOURCE)'\n\
-         \t@env $$(RTSCOPE_CARGO_ENV) sh -c 'echo \"$$$$RUSTFLAGS\"'\nendef\ninclude {}\n",
+         \t@env $$(RTSCOPE_CARGO_ENV) sh -c 'echo \"$$$$RUSTFLAGS\"; echo \"$$$$LIBSQLITE3_FLAGS\"'\nendef\n\
+         include {}\n",
         file.display()
     );
     let path = folder.path().join("Makefile");
@@ -166,12 +194,10 @@ fn make_reads_the_package_of_buildroot() {
     };
     let description = Description::read().expect("a description");
     let address = description.archive(&description.version);
-    let flags = "-C target-feature=+crt-static";
-    assert_eq!(run("arm64"), format!("{address}\n{flags}\n"));
-    assert_eq!(
-        run("arm"),
-        format!("{address}\n{flags} -C link-arg=-Wl,--allow-multiple-definition\n")
-    );
+    let (flags, sqlite) = ("-C target-feature=+crt-static", &description.sqlite);
+    assert_eq!(run("arm64"), format!("{address}\n{flags}\n{sqlite}\n"));
+    let link = "-C link-arg=-Wl,--allow-multiple-definition";
+    assert_eq!(run("arm"), format!("{address}\n{flags} {link}\n{sqlite}\n"));
     let config = &ours()["buildroot/Config.in"];
     assert!(
         config

@@ -6,6 +6,19 @@ use anyhow::{Context, Result};
 
 use super::{Description, HEAD, Locked, sum};
 
+/// What makes rustc heed the flag for a static program.
+const CAN_BE_STATIC: &str = "\
+# The targets that Yocto describes to rustc don't say that a program can be static, so rustc would ignore the flag.
+python do_rust_gen_targets:append() {
+    import glob, json
+    for name in glob.glob(d.getVar('RUST_TARGETS_DIR') + '/*.json'):
+        with open(name) as file:
+            target = json.load(file)
+        target['crt-static-respected'] = True
+        with open(name, 'w') as file:
+            json.dump(target, file, indent=4)
+}";
+
 pub(super) fn recipes(
     description: &Description,
     locked: &[Locked],
@@ -49,11 +62,17 @@ CARGO_BUILD_FLAGS:append = \" --package rtscope\"
 
 # The flags of Yocto replace those of .cargo/config.toml. The lab copies the program into guests that have no libraries.
 RUSTFLAGS:append = \" -C target-feature=+crt-static\"
+export LIBSQLITE3_FLAGS = \"{sqlite}\"
+
+{CAN_BE_STATIC}
 
 # Yocto strips programs itself, and keeps what debuggers read.
 export CARGO_PROFILE_RELEASE_STRIP = \"none\"
 
 do_install:append() {{
+    if ${{READELF}} --program-headers ${{D}}${{bindir}}/rtscope | grep -q INTERP; then
+        bbfatal \"rtscope is not static\"
+    fi
     install -d ${{D}}${{systemd_system_unitdir}}
     install -m 0644 ${{S}}/packaging/systemd/* ${{D}}${{systemd_system_unitdir}}
 }}
@@ -70,6 +89,7 @@ FILES:${{PN}} += \"${{systemd_system_unitdir}}\"
         mit = licence("LICENSE-MIT")?,
         apache = licence("LICENSE-APACHE")?,
         archive = description.archive("${PV}"),
+        sqlite = description.sqlite,
     ))
 }
 

@@ -44,11 +44,12 @@ fn an_image_from_scratch_measures_with_two_capabilities() {
         skip(test, "util-linux isn't installed");
         return;
     }
-    let manifest = fs::read_to_string(packaging().join("run.yaml")).expect("a manifest");
-    assert!(
-        manifest.contains(r#"add: ["SYS_NICE", "IPC_LOCK"]"#)
-            && manifest.contains(r#"drop: ["ALL"]"#)
-    );
+    for name in ["run.yaml", "doctor.yaml"] {
+        let manifest = fs::read_to_string(packaging().join(name)).expect("a manifest");
+        for line in [r#"drop: ["ALL"]"#, r#"add: ["SYS_NICE", "IPC_LOCK"]"#, "runAsUser: 0"] {
+            assert!(manifest.contains(line), "{name}: {line}");
+        }
+    }
     let room = folder();
     for name in ["proc", "sys", "dev", "run", "tmp", "records", "plans"] {
         fs::create_dir(room.path().join(name)).expect("made");
