@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 
 use super::{
@@ -112,7 +112,7 @@ impl Stage<'_> {
         Ok(Finished { status, lived, out: read("out")?, err: read("err")? })
     }
 
-    /// Runs a command without a fault: for how long, or why it doesn't run here.
+    /// Runs a command without a fault: for how long, or why it doesn't run here. Fails if it ends as no command may.
     pub(super) fn trial(&self, subject: &Subject) -> Result<Result<Duration, String>> {
         let file = self.folder.join("plan.toml");
         fs::write(&file, plan("message groups=1"))?;
@@ -128,10 +128,16 @@ impl Stage<'_> {
         if subject.keeps {
             self.run("tune restore", "restore")?;
         }
-        let is_documented = ran.code().is_some_and(|code| (0..=3).contains(&code) && code != 1);
+        let problems = ran.problems(Fault::Kill, &Struck::TooLate);
+        ensure!(
+            problems.is_empty(),
+            "`{}`, without a fault: {}",
+            subject.name,
+            problems.join("; ")
+        );
         fs::remove_dir_all(&self.folder)?;
         fs::create_dir_all(&self.folder)?;
-        Ok(if is_documented { Ok(ran.lived) } else { Err(ran.first_complaint()) })
+        Ok(if ran.code() == Some(1) { Err(ran.first_complaint()) } else { Ok(ran.lived) })
     }
 
     /// A whole round. Its folder is kept for whoever looks at a failure.
