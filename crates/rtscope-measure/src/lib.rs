@@ -278,7 +278,7 @@ fn permit(plan: &mut Plan, permission: Permission) -> Result<Option<Finding>, Ru
     }
     let text = "no real-time permission: measured as an ordinary thread (SCHED_OTHER). These figures \
                 say nothing about a real-time thread";
-    let advice = format!("do one of these: {}", ways.join("; or "));
+    let advice = format!("do one of these: {}", ways.join(" Or: "));
     Ok(Some(Finding::new("no-real-time-permission", Weight::PreventsPass, text).advise(advice)))
 }
 

@@ -34,11 +34,10 @@ use rtscope_model::{
 };
 use rtscope_sys::{clock::SystemClock, tree::Tree};
 
-pub(crate) use self::permission::do_one_of;
 pub use self::{
     counters::SystemCounters,
     cpu::{memory_node, online},
-    permission::{permission_advice, placement_advice},
+    permission::{do_one_of, permission_advice, placement_advice},
     sysctl::throttling,
 };
 pub(crate) use self::{

@@ -56,7 +56,8 @@ pub fn placement_advice(asked: &Placement) -> [String; 3] {
 }
 
 /// The three ways, one on a line.
-pub(crate) fn do_one_of(ways: &[String; 3]) -> String {
+#[must_use]
+pub fn do_one_of(ways: &[String; 3]) -> String {
     format!("do one of these:\n  - {}", ways.join("\n  - "))
 }
 

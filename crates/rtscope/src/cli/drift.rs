@@ -233,9 +233,7 @@ fn measured(mut options: DriftOptions) -> anyhow::Result<DriftRecord> {
     match drift::run(&options) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
             let ways = super::ways_to_permission();
-            note!(
-                "rtscope: {error}. To get real-time permission: {ways}. Measured as an ordinary thread."
-            );
+            note!("rtscope: {error}. Measured as an ordinary thread. {ways}");
             if let PeriodicSource::Loops { placement, .. } = &mut options.source {
                 *placement = Scheduling::OTHER.on(placement.cpus.clone());
             }

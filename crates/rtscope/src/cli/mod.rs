@@ -45,7 +45,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
-use rtscope_measure::{RunError, tune::TuneError, wave::WaveError};
+use rtscope_measure::{RunError, environment, tune::TuneError, wave::WaveError};
 use rtscope_model::text::TextError;
 
 use self::later::Later;
@@ -367,10 +367,11 @@ fn write_page(folder: &Path, page: &str) -> anyhow::Result<PathBuf> {
     record::write_in(folder, file, page)
 }
 
-/// How this user gets real-time permission, in one sentence.
+/// How this user gets real-time permission.
 fn ways_to_permission() -> String {
-    let permission = rtscope_measure::environment::permission::collect();
-    rtscope_measure::environment::permission_advice(&permission).join("; or ")
+    let permission = environment::permission::collect();
+    let ways = environment::do_one_of(&environment::permission_advice(&permission));
+    format!("To get real-time permission, {ways}")
 }
 
 #[cfg(test)]

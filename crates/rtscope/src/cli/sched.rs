@@ -202,7 +202,7 @@ fn explained(error: sched::SchedError) -> anyhow::Error {
         sched::SchedError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
         problem if problem.is_permission() => {
             let ways = super::ways_to_permission();
-            anyhow::anyhow!("{error}. To get real-time permission: {ways}")
+            anyhow::anyhow!("{error}. {ways}")
         }
         _ => error.into(),
     }

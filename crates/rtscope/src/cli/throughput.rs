@@ -230,9 +230,7 @@ fn measured(mut options: ThroughputOptions) -> anyhow::Result<ThroughputRecord> 
     match throughput::run(&options) {
         Err(error) if error.is_permission() => {
             let ways = super::ways_to_permission();
-            note!(
-                "rtscope: {error}. To get real-time permission: {ways}. Sampled by an ordinary thread."
-            );
+            note!("rtscope: {error}. Sampled by an ordinary thread. {ways}");
             options.sampler = options.sampler.map(|place| Scheduling::OTHER.on(place.cpus));
             Ok(throughput::run(&options)?)
         }
