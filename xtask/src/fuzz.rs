@@ -145,8 +145,11 @@ fn targets() -> Result<Vec<String>> {
 
 /// Builds the targets; answers the folder that they are in.
 fn built(folder: &Path) -> Result<PathBuf> {
+    // The versions that are released: cargo keeps those of a lock, and adds what only the targets need.
+    let root = crate::root();
+    fs::copy(root.join("Cargo.lock"), root.join("fuzz/Cargo.lock"))?;
     let mut cargo = shell::cargo();
-    cargo.current_dir(crate::root().join("fuzz"));
+    cargo.current_dir(root.join("fuzz"));
     cargo.args(["build", "--quiet", "--bins", "--message-format", "json-render-diagnostics"]);
     cargo.env("RUSTFLAGS", FLAGS).env("CARGO_TARGET_DIR", folder);
     let messages = shell::output(&mut cargo, BUILD_LIMIT)?;
