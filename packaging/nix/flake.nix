@@ -30,7 +30,8 @@
             # The tests need root, QEMU and real-time threads.
             doCheck = false;
             postInstall = ''
-              if readelf --program-headers $out/bin/rtscope | grep -q INTERP; then
+              readelf --program-headers $out/bin/rtscope > headers
+              if grep -q INTERP headers; then
                 echo 'rtscope is not static'
                 exit 1
               fi

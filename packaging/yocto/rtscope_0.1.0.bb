@@ -38,7 +38,8 @@ python do_rust_gen_targets:append() {
 export CARGO_PROFILE_RELEASE_STRIP = "none"
 
 do_install:append() {
-    if ${READELF} --program-headers ${D}${bindir}/rtscope | grep -q INTERP; then
+    ${READELF} --program-headers ${D}${bindir}/rtscope > headers
+    if grep -q INTERP headers; then
         bbfatal "rtscope is not static"
     fi
     install -d ${D}${systemd_system_unitdir}

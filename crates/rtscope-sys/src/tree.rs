@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{self, Read},
-    os::unix::fs::MetadataExt,
     path::{Component, Path, PathBuf},
 };
 
@@ -215,16 +214,6 @@ pub fn create_anew(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// The part of a path, itself or a folder above, that others than root can change, and so everything below it. Parts that
-/// aren't there don't count. The path has no links.
-#[must_use]
-pub fn open_to_others(path: &Path) -> Option<&Path> {
-    let is_open = |part: &&Path| {
-        part.metadata().is_ok_and(|found| found.uid() != 0 || found.mode() & 0o022 != 0)
-    };
-    path.ancestors().find(is_open)
-}
-
 /// The steps of a path, the last first. What leads above the root stays there.
 fn steps(path: &Path) -> Vec<PathBuf> {
     let is_step =
@@ -235,10 +224,7 @@ fn steps(path: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        fs::Permissions,
-        os::unix::fs::{PermissionsExt, symlink},
-    };
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -308,15 +294,6 @@ mod tests {
         io::Write::write_all(&mut create_anew(&place).expect("made"), b"new").expect("written");
         assert_eq!(fs::read_to_string(&place).expect("a file"), "new");
         assert_eq!(fs::read_to_string(outside).expect("a file"), "of this machine");
-    }
-
-    #[test]
-    fn a_folder_that_others_can_change_is_found_above_a_file() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().canonicalize().expect("a path").join("not/there");
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("opened");
-        assert_eq!(open_to_others(&path), path.ancestors().nth(2));
-        assert_eq!(open_to_others(Path::new("/proc/sys/kernel/none")), None);
     }
 
     #[test]

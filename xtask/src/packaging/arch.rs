@@ -58,6 +58,11 @@ build() {{
   # makepkg's flags replace those of .cargo/config.toml. The lab needs a static program.
   export RUSTFLAGS=\"$RUSTFLAGS -C target-feature=+crt-static\"
   cargo build --frozen --release --package rtscope --target-dir target
+  readelf --program-headers target/*/release/rtscope > headers
+  if grep -q INTERP headers; then
+    echo 'rtscope is not static'
+    return 1
+  fi
 }}
 
 package() {{

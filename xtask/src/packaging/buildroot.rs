@@ -72,7 +72,8 @@ RTSCOPE_CARGO_ENV = RUSTFLAGS=\"$(RTSCOPE_RUSTFLAGS)\"
 RTSCOPE_CARGO_ENV += LIBSQLITE3_FLAGS=\"{sqlite}\"
 
 define RTSCOPE_CHECK_STATIC
-\t! $(TARGET_READELF) --program-headers $(TARGET_DIR)/usr/bin/rtscope | grep -q INTERP
+\t$(TARGET_READELF) --program-headers $(TARGET_DIR)/usr/bin/rtscope > $(@D)/headers
+\tif grep -q INTERP $(@D)/headers; then echo 'rtscope is not static'; exit 1; fi
 endef
 RTSCOPE_POST_INSTALL_TARGET_HOOKS += RTSCOPE_CHECK_STATIC
 

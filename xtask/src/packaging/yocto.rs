@@ -70,7 +70,8 @@ export LIBSQLITE3_FLAGS = \"{sqlite}\"
 export CARGO_PROFILE_RELEASE_STRIP = \"none\"
 
 do_install:append() {{
-    if ${{READELF}} --program-headers ${{D}}${{bindir}}/rtscope | grep -q INTERP; then
+    ${{READELF}} --program-headers ${{D}}${{bindir}}/rtscope > headers
+    if grep -q INTERP headers; then
         bbfatal \"rtscope is not static\"
     fi
     install -d ${{D}}${{systemd_system_unitdir}}

@@ -197,12 +197,8 @@ impl<'a> Soak<'a> {
             is_mild: options.is_mild,
         };
         let seed = options.seed.unwrap_or_else(|| fastrand::u64(0..1 << 32));
-        let (mut words, shown_seed) = (words.to_vec(), seed.to_string());
-        if options.seed.is_none() {
-            words.extend(["--seed", &shown_seed]);
-        }
         let head = Head {
-            command: format!("cargo xtask soak {}", words.join(" ")),
+            command: command(words, seed),
             seed,
             took: Duration::ZERO,
             system: shell::output(Command::new("uname").arg("-srm"), Duration::from_secs(10))?
@@ -299,6 +295,16 @@ impl<'a> Soak<'a> {
     }
 }
 
+/// The command that does the same again.
+fn command(words: &[&str], seed: u64) -> String {
+    let (mut all, seed) = (vec!["cargo xtask soak"], seed.to_string());
+    all.extend(words);
+    if !words.contains(&"--seed") {
+        all.extend(["--seed", &seed]);
+    }
+    all.join(" ")
+}
+
 /// The settings that this machine has.
 fn available(
     stage: &Stage,
@@ -325,6 +331,14 @@ fn problem_of_end(code: Option<i32>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_of_a_report_has_the_seed_once() {
+        assert_eq!(command(&[], 7), "cargo xtask soak --seed 7");
+        assert_eq!(command(&["--mild"], 7), "cargo xtask soak --mild --seed 7");
+        let given = ["--seed", "7", "--for", "2m"];
+        assert_eq!(command(&given, 7), "cargo xtask soak --seed 7 --for 2m");
+    }
 
     #[test]
     fn the_witness_ends_with_a_verdict_or_it_is_a_problem() {

@@ -296,6 +296,7 @@ pub(super) fn undo(
     found: &FoundJournal,
     steps: &mut Steps,
 ) -> Result<Vec<String>, LabError> {
+    found.check_owners(root)?;
     let mut notes = Vec::new();
     for line in found.lines.iter().rev() {
         match line {

@@ -11,10 +11,11 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Component, Path, PathBuf},
 };
 
-use rtscope_sys::tree::{create_anew, open_to_others};
+use rtscope_sys::tree::create_anew;
 use rustix::{fs::FallocateFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 
@@ -27,18 +28,9 @@ const FOLDER: &str = "var/lib/rtscope/kernels";
 /// Space that is taken for a journal when it begins: with its disk full it could still be ended.
 const RESERVED_BYTES: u64 = 64 * 1024;
 
-/// The folder of the journals of a system. On this machine only root may be able to write there: files are restored from
-/// it. On a card, whoever writes the card decides who owns what.
+/// The folder of the journals of a system.
 pub(super) fn folder(root: &Path) -> Result<PathBuf, LabError> {
-    let folder = below::place(root, &root.join(FOLDER))?;
-    match open_to_others(&folder) {
-        Some(open) if root == Path::new("/") => Err(LabError::Refused(format!(
-            "others than root can change {}, and so the journals of kernels and boot parameters: find out who wrote there, \
-             then give it to root alone (chown root, chmod go-w)",
-            open.display()
-        ))),
-        _ => Ok(folder),
-    }
+    below::place(root, &root.join(FOLDER))
 }
 
 /// Adds what a journal takes, without what it keeps.
@@ -265,6 +257,48 @@ fn refuse_outside(journal: &Path, lines: &[JournalLine]) -> Result<(), LabError>
             journal.display()
         ))),
     }
+}
+
+impl FoundJournal {
+    /// Refuses a journal of this machine that users other than root can change: undoing it writes files as root. On a card,
+    /// whoever writes the card decides who owns what.
+    pub(super) fn check_owners(&self, root: &Path) -> Result<(), LabError> {
+        let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+        if identity(root) != identity(Path::new("/")) {
+            return Ok(());
+        }
+        match open_part(&self.dir).map_err(LabError::file("look at", &self.dir))? {
+            None => Ok(()),
+            Some(open) => Err(LabError::Refused(format!(
+                "users other than root can change {}, so it may not be what rtscope saved: look at all of {folder}, then \
+                 call `chown -R root:root {folder}` and `chmod -R go-w {folder}`",
+                open.display(),
+                folder = Path::new("/").join(FOLDER).display()
+            ))),
+        }
+    }
+}
+
+/// What of a journal users other than root can change: one of its files, its folder, or the two above, which are ours too.
+pub(super) fn open_part(dir: &Path) -> io::Result<Option<PathBuf>> {
+    let mut parts: Vec<PathBuf> = dir.ancestors().skip(1).take(2).map(Path::to_owned).collect();
+    let mut inside = vec![dir.to_owned()];
+    while let Some(path) = inside.pop() {
+        if path.symlink_metadata()?.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                inside.push(entry?.path());
+            }
+        }
+        parts.push(path);
+    }
+    for path in parts {
+        let found = path.symlink_metadata()?;
+        let writers = if found.gid() == 0 { 0o002 } else { 0o022 };
+        if found.uid() != 0 || (!found.is_symlink() && found.mode() & writers != 0) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// Removes what has a name, without following links.

@@ -8,12 +8,12 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read, Write},
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
 use rtscope_model::text::shell_word;
-use rtscope_sys::tree::{Tree, create_anew, open_to_others};
+use rtscope_sys::tree::{Tree, create_anew};
 
 use super::service;
 
@@ -246,7 +246,11 @@ fn check_program(root: &Path, program: &Path) -> Result<(), PersistError> {
         return Ok(());
     }
     let whole = there.canonicalize().map_err(failed("find", &there))?;
-    match open_to_others(&whole) {
+    let is_open = |path: &&Path| {
+        path.metadata()
+            .is_ok_and(|found| found.uid() != 0 || found.permissions().mode() & 0o022 != 0)
+    };
+    match whole.ancestors().find(is_open) {
         Some(open) => refused(format!(
             "{} can be changed by others than root, who would start it at each boot: copy rtscope to /usr/local/bin and \
              name it with --program",

@@ -81,19 +81,15 @@ fn reports(recorded: u32) -> String {
     )
 }
 
-/// A round with a program that does this when it runs, reports and restores.
-fn round(run: &str, report: &str, restore: &str, fault: Fault) -> Vec<String> {
+/// Acts on a stage whose program is this script.
+fn on_stage<T>(script: &str, act: impl FnOnce(&Stage<'_>) -> T) -> T {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("rtscope");
-    let script =
-        format!("#!/bin/sh\ncase $1 in\nrun) {run};;\nreport) {report};;\n*) {restore};;\nesac\n");
-    fs::write(&program, script).expect("written");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
     let keeper = Keeper::of_tests();
     let machine = Machine { last_cpu: 0, unavailable: Vec::new(), changed_by_kernel: Vec::new() };
-    static SUBJECT: Subject = RUN;
-    let ready = Ready { subject: &SUBJECT, span: Duration::from_secs(1) };
-    let stage = Stage {
+    act(&Stage {
         file: ProgramFile::of(&program).expect("there"),
         ours: Vec::new(),
         program,
@@ -101,7 +97,13 @@ fn round(run: &str, report: &str, restore: &str, fault: Fault) -> Vec<String> {
         keeper: &keeper,
         machine: &machine,
         mark: folder.path().display().to_string(),
-    };
+    })
+}
+
+/// A round with a program that does this when it runs, reports and restores.
+fn round(run: &str, report: &str, restore: &str, fault: Fault) -> Vec<String> {
+    static SUBJECT: Subject = RUN;
+    let ready = Ready { subject: &SUBJECT, span: Duration::from_secs(1) };
     let drawn = Drawn {
         fault,
         ready: &ready,
@@ -112,7 +114,9 @@ fn round(run: &str, report: &str, restore: &str, fault: Fault) -> Vec<String> {
         restorer: Restorer::TuneRestore,
         second_kill: None,
     };
-    let Outcome { mut problems, doubtful, .. } = stage.round(&drawn).expect("a round");
+    let script = format!("case $1 in\nrun) {run};;\nreport) {report};;\n*) {restore};;\nesac");
+    let outcome = on_stage(&script, |stage| stage.round(&drawn));
+    let Outcome { mut problems, doubtful, .. } = outcome.expect("a round");
     problems.extend(doubtful);
     problems
 }
@@ -155,4 +159,22 @@ fn an_rtscope_that_does_it_wrong_is_found_out() {
     let problems = round(&leaves, "true", "true", Fault::Stop);
     fs::remove_file(&name).expect("it is there");
     assert_found(&problems, "left behind: /dev/shm/rtscope-of-a-test");
+}
+
+#[test]
+fn a_command_that_crashes_without_a_fault_is_an_error_and_one_that_refuses_is_skipped() {
+    let tried = |script: &str| {
+        on_stage(script, |stage| {
+            fs::create_dir_all(&stage.folder).expect("made");
+            stage.trial(&RUN)
+        })
+    };
+    for code in [0, 2, 3] {
+        assert!(tried(&format!("exit {code}")).expect("no crash").is_ok(), "{code}");
+    }
+    let refused = tried("echo it needs root >&2; exit 1").expect("no crash");
+    assert!(refused.expect_err("refused").contains("it needs root"));
+    for crash in ["exit 64", "exit 101", "kill -ABRT $$", "echo panicked >&2"] {
+        assert!(tried(crash).is_err(), "{crash}");
+    }
 }

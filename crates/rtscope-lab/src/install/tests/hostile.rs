@@ -1,8 +1,12 @@
 //! A card that others wrote: whatever its links, pipes and journals say, nothing outside of it is read or changed.
 
-use std::os::unix::fs::symlink;
+use std::{
+    fs::Permissions,
+    os::unix::fs::{PermissionsExt, chown, symlink},
+};
 
 use super::*;
+use crate::install::journal::open_part;
 
 /// A card in a room with files of this machine.
 struct Card {
@@ -102,6 +106,34 @@ fn a_journal_of_a_card_names_nothing_outside_of_it() {
         assert!(rollback(&card.root, None, &mut Steps::default(), &mut quiet).is_err(), "{case}");
         assert!(card.root.join("boot/firmware/config.txt").is_file(), "{case}");
         card.check(&case);
+    }
+}
+
+/// Root restores files from a journal of this machine.
+#[test]
+fn a_journal_that_others_can_change_is_found() {
+    if !rtscope_testing::skip::root_or_skip("a_journal_that_others_can_change_is_found") {
+        return;
+    }
+    let card = Card::new(BootLayout::RaspberryPi);
+    let dir = card.root.join("var/lib/rtscope/kernels/0001-parameters");
+    journal(&card.root, "{\"what\":\"done\"}");
+    write(&card.root, "var/lib/rtscope/kernels/0001-parameters/saved/0", "old");
+    assert_eq!(open_part(&dir).expect("looked at"), None);
+    for name in ["", "..", "../..", "journal.jsonl", "saved", "saved/0"] {
+        let path = dir.join(name);
+        let mode = path.metadata().expect("there").permissions();
+        for open in [0o757, 0o775] {
+            let group = if open == 0o775 { 65_534 } else { 0 };
+            chown(&path, None, Some(group)).expect("given");
+            fs::set_permissions(&path, Permissions::from_mode(open)).expect("opened");
+            assert!(open_part(&dir).expect("looked at").is_some(), "{name} {open:o}");
+            fs::set_permissions(&path, mode.clone()).expect("closed");
+        }
+        chown(&path, Some(65_534), Some(0)).expect("given");
+        assert!(open_part(&dir).expect("looked at").is_some(), "{name}");
+        chown(&path, Some(0), None).expect("taken back");
+        assert_eq!(open_part(&dir).expect("looked at"), None, "{name}");
     }
 }
 
