@@ -270,10 +270,9 @@ impl FoundJournal {
         match open_part(&self.dir).map_err(LabError::file("look at", &self.dir))? {
             None => Ok(()),
             Some(open) => Err(LabError::Refused(format!(
-                "users other than root can change {}, so it may not be what rtscope saved: look at all of {folder}, then \
-                 call `chown -R root:root {folder}` and `chmod -R go-w {folder}`",
-                open.display(),
-                folder = Path::new("/").join(FOLDER).display()
+                "users other than root can change {}, so it may not be what rtscope saved: look at all of \
+                 /var/lib/rtscope, then call `chown -R root:root /var/lib/rtscope` and `chmod -R go-w /var/lib/rtscope`",
+                open.display()
             ))),
         }
     }
