@@ -387,6 +387,17 @@ duration = "1s"
     }
 
     #[test]
+    fn the_end_of_another_phase_s_load_is_none_of_this_one() {
+        let record = Run::new(PLAN, 1)
+            .cell(1, &[&[5_000; 1_000]])
+            .load(1, "message groups=1", &[300])
+            .load(2, "message groups=1", &[7_000])
+            .end()
+            .record();
+        assert_eq!(cells(&record)[1].loads[0].work, 300);
+    }
+
+    #[test]
     fn threads_that_share_a_cpu_are_told_apart() {
         let labels = |cpus: &str| {
             let run = Run::new(PLAN, 2).cell(0, &[&[1_000], &[1_000]]).end().edit(|event| {
