@@ -26,8 +26,9 @@ mod tidy;
 
 use std::{
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{Command, ExitCode},
     sync::OnceLock,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -163,6 +164,13 @@ fn no_words(words: &[&str]) -> Result<()> {
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// Whether the checkout has changes that no commit has.
+fn has_changes() -> Result<bool> {
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["status", "--porcelain", "--untracked-files=no"]);
+    Ok(!shell::output(&mut git, Duration::from_secs(60))?.trim().is_empty())
 }
 
 /// Cargo's metadata of the workspace and of everything that it builds for this machine.

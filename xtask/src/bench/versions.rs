@@ -57,8 +57,9 @@ pub(super) fn lines(subject: &MeasuredProgram, against: &str, rounds: usize) -> 
         bail!("valgrind is missing: apt-get install valgrind");
     }
     let theirs = other(against)?;
+    let changes = if crate::has_changes()? { ", with changes" } else { "" };
     let ours = Version {
-        name: format!("{}{}", described("HEAD")?, changes()?),
+        name: format!("{}{changes}", described("HEAD")?),
         rtscope: subject.rtscope.clone(),
         tick: Some(shell::built(&icount::EXAMPLE)?),
     };
@@ -195,12 +196,6 @@ fn build(commit: &str, kept: &Path, programs: &Path) -> Result<()> {
 /// A commit with its date, as it stands in the table.
 fn described(commit: &str) -> Result<String> {
     git(&["log", "-1", "--format=%h, %as", commit])
-}
-
-/// Whether the checkout is built with changes that no commit has.
-fn changes() -> Result<&'static str> {
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    Ok(if changed.is_empty() { "" } else { ", with changes" })
 }
 
 fn git(words: &[&str]) -> Result<String> {

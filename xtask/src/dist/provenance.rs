@@ -31,16 +31,14 @@ impl Build {
         targets: Vec<&'static str>,
         others: BTreeSet<String>,
     ) -> Result<Build> {
-        let git = |words: &[&str]| {
-            shell::output(Command::new("git").args(words).current_dir(crate::root()), LIMIT).ok()
-        };
-        let commit = git(&["rev-parse", "HEAD"]).map(|said| said.trim().to_owned());
-        let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+        let mut git = Command::new("git");
+        git.args(["rev-parse", "HEAD"]).current_dir(crate::root());
+        let commit = shell::output(&mut git, LIMIT).ok().map(|said| said.trim().to_owned());
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let said = shell::output(Command::new(rustc).arg("--version"), LIMIT)?;
         Ok(Build {
             commit,
-            is_changed: changed.is_none_or(|said| !said.trim().is_empty()),
+            is_changed: crate::has_changes().unwrap_or(true),
             profile: profile.to_owned(),
             targets,
             compilers: iter::once(said.trim().to_owned()).chain(others).collect(),

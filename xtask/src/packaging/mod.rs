@@ -1,6 +1,7 @@
 //! `cargo xtask packaging`: the recipes of other build systems, written from one description.
 //!
-//! What packages say of rtscope is in `Cargo.toml`, `Cargo.lock` and `packaging/description.toml`, and nowhere else.
+//! What packages say of rtscope is in `Cargo.toml`, `Cargo.lock`, `.cargo/config.toml` and `packaging/description.toml`, and
+//! nowhere else.
 //! The recipes are kept in the repository, because whoever builds with them has no `cargo xtask`.
 
 mod arch;

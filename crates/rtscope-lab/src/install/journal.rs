@@ -280,21 +280,25 @@ impl FoundJournal {
 
 /// What of a journal users other than root can change: one of its files, its folder, or the two above, which are ours too.
 pub(super) fn open_part(dir: &Path) -> io::Result<Option<PathBuf>> {
-    let mut parts: Vec<PathBuf> = dir.ancestors().skip(1).take(2).map(Path::to_owned).collect();
+    let is_open = |found: &fs::Metadata| {
+        let writers = if found.gid() == 0 { 0o002 } else { 0o022 };
+        found.uid() != 0 || (!found.is_symlink() && found.mode() & writers != 0)
+    };
+    for above in dir.ancestors().skip(1).take(2) {
+        if is_open(&above.symlink_metadata()?) {
+            return Ok(Some(above.to_owned()));
+        }
+    }
     let mut inside = vec![dir.to_owned()];
     while let Some(path) = inside.pop() {
-        if path.symlink_metadata()?.is_dir() {
+        let found = path.symlink_metadata()?;
+        if is_open(&found) {
+            return Ok(Some(path));
+        }
+        if found.is_dir() {
             for entry in fs::read_dir(&path)? {
                 inside.push(entry?.path());
             }
-        }
-        parts.push(path);
-    }
-    for path in parts {
-        let found = path.symlink_metadata()?;
-        let writers = if found.gid() == 0 { 0o002 } else { 0o022 };
-        if found.uid() != 0 || (!found.is_symlink() && found.mode() & writers != 0) {
-            return Ok(Some(path));
         }
     }
     Ok(None)

@@ -110,11 +110,8 @@ fn spells_as_long_as_the_run_are_refused() {
     let counts: Vec<u64> = (0..600).map(|n| if n % 37 < 5 { 100 } else { 0 }).collect();
     assert!(estimate(&shares(&counts), 1_000_000_000).is_ok());
     // Nor is a strong dependence that has no slow part.
-    let mixed = |n: u64| {
-        let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 63
-    };
-    let counts: Vec<u64> = (0..100).map(|n| 900 * mixed(n)).collect();
+    let mut random = Random::new(1);
+    let counts: Vec<u64> = (0..100).map(|_| 900 * random.below(2) as u64).collect();
     assert!(estimate(&shares(&counts), 1_000_000_000).expect("no spell").design_effect > 3.0);
 }
 
