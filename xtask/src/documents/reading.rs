@@ -220,10 +220,13 @@ fn judged(all: impl Iterator<Item = (f64, f64)>, why: &str) -> Verdict {
     Verdict::Differs(format!("{of} of theirs{because}"))
 }
 
+/// Two digits that count, or more.
 fn ratio(value: f64) -> String {
     match value {
         large if large >= 10.0 => format!("{large:.0}"),
-        small if small < 0.1 => format!("{small:.3}"),
+        small if small > 0.0 && small < 0.1 => {
+            format!("{small:.0$}", (1.0 - small.log10().floor()) as usize)
+        }
         value => format!("{value:.2}"),
     }
 }
@@ -384,6 +387,7 @@ mod tests {
         let far = value("name = 'f'\nunit = 'hz'\nat = '/hz'\ntheirs = 1000.0");
         assert_eq!(far.ours, "f 125.00 kHz");
         assert_eq!(far.verdict.to_string(), "differs: 125 of theirs");
+        assert_eq!(ratio(0.000_357), "0.00036");
         // A figure of no unit isn't printed with every digit of a float.
         assert_eq!(value("name = 'r'\nat = '/rate'").ours, "r 2075.7");
         let gone = value("name = 'g'\nat = '/loops/name=other/drift'");
