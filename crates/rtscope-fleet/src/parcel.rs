@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rtscope_model::record::JUDGED_HERE;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -22,9 +23,6 @@ const FILES_MAX: usize = 20_000;
 /// What is hashed between two signs of life.
 const PIECE: u64 = 4 << 20;
 const DEPTH_MAX: usize = 4;
-
-/// What is made of a record here: a place's own is not taken.
-const JUDGED_HERE: [&str; 3] = ["verdict.json", "accepted.json", "required.json"];
 
 /// The files of a record, in the order in which they come.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -319,6 +317,7 @@ mod tests {
             ("verdict.json", "{}"),
             ("report.html", "<p>"),
             ("accepted.json", "{}"),
+            ("comparison.json", "{}"),
         ] {
             fs::write(folder.join(path), text).expect("written");
         }

@@ -13,7 +13,10 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use rtscope_model::guest::{self, GuestExtras, Timing};
+use rtscope_model::{
+    guest::{self, GuestExtras, Timing},
+    record::JUDGED_HERE,
+};
 
 use crate::{
     boot::{self, Boot, CONSOLE, Ending},
@@ -248,6 +251,9 @@ impl GuestRun {
             return Ok(GuestOutcome { folder, ending, took: None, inputs: known });
         }
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+        if fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+            return Err(LabError::Refused(format!("{} is a link: remove it", folder.display())));
+        }
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
         let log = Raw::in_folder(folder);
         let log_of = self.recorded(log.path());
@@ -444,9 +450,6 @@ impl GuestRun {
         Ok(GuestOutcome { folder: folder.to_owned(), ending, took, inputs })
     }
 }
-
-/// Files that belong to the judgement, which is made here: a guest's own would count as ours.
-const JUDGED_HERE: [&str; 3] = ["verdict.json", "accepted.json", "required.json"];
 
 /// A file that goes when this is dropped.
 struct TemporaryFile(PathBuf);

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
     path::{Component, Path, PathBuf},
 };
 
@@ -146,7 +147,8 @@ pub fn is_whole(folder: &Path) -> bool {
     read_inputs(folder).is_ok_and(|inputs| inputs.whole)
 }
 
-/// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted.
+/// Writes a file of a record. A name that leads out of the folder is refused: a guest is not trusted. Nor is whoever made
+/// a folder that is there already: a link in it is replaced.
 pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
     if !is_inside(name) {
         return Err(LabError::Refused(format!("the guest sent a file with the name {name:?}")));
@@ -154,7 +156,16 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), LabEr
     let path = folder.join(name);
     let parent = path.parent().unwrap_or(folder);
     fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
-    fs::write(&path, bytes).map_err(LabError::file("write", &path))
+    create(&path).and_then(|mut file| file.write_all(bytes)).map_err(LabError::file("write", &path))
+}
+
+/// A new file in the place of whatever has its name.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
 #[cfg(test)]
@@ -170,6 +181,9 @@ mod tests {
         for name in ["../out", "/tmp/rtscope-out", "slices/../../out", ""] {
             assert!(write(&inside, name, b"x").is_err(), "{name:?} was accepted");
         }
+        assert!(!folder.path().join("out").exists());
+        std::os::unix::fs::symlink(folder.path().join("out"), inside.join("link")).expect("made");
+        write(&inside, "link", b"x").expect("inside");
         assert!(!folder.path().join("out").exists());
     }
 }

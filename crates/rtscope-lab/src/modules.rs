@@ -7,8 +7,8 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Read,
-    path::{Path, PathBuf},
+    io::{self, Read},
+    path::{Component, Path, PathBuf},
     process::Command,
 };
 
@@ -21,6 +21,9 @@ use crate::{
     progress::{Report, step},
     tool::{self, Need},
 };
+
+/// The largest module, unpacked: with debug information, some have more than 100 MiB.
+const MODULE_BYTES_MAX: u64 = 512 << 20;
 
 /// What `/lib/modules/RELEASE` is on a running system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +58,14 @@ impl Modules {
             return Modules::in_folder(source, release);
         }
         let sha256 = sha256_of_file(source).map_err(LabError::file("read", source))?;
-        let root = cache.root().join("modules").join(key_of(&[("modules", sha256.as_bytes())]));
+        let root =
+            cache.root().join("modules").join(key_of(&[("modules, no links", sha256.as_bytes())]));
         if !root.is_dir() {
             step(report, format!("unpacking modules of {}", source.display()));
             let part = root.with_extension(format!("part{}", std::process::id()));
             fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
             let unpacked = unpack(source, &part)
+                .and_then(|()| remove_links(&part).map_err(LabError::file("read", &part)))
                 .and_then(|()| fs::rename(&part, &root).map_err(LabError::file("rename", &part)));
             if let Err(e) = unpacked {
                 let _ = fs::remove_dir_all(&part);
@@ -154,6 +159,13 @@ impl Modules {
             }
         }
         let module = |path: &String| {
+            // Whoever made an archive wrote its modules.dep.
+            if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
+                return Err(LabError::Refused(format!(
+                    "{} names {path:?}, which leads out of its folder",
+                    self.dir.join("modules.dep").display()
+                )));
+            }
             let body = unpacked(&self.dir.join(path))?;
             let plain = path.split_inclusive(".ko").next().unwrap_or(path);
             Ok(Module { path: format!("lib/modules/{}/{plain}", self.release), body })
@@ -180,21 +192,55 @@ fn unpack(source: &Path, to: &Path) -> Result<(), LabError> {
     tool::output(tar.args(["-x", "--no-same-owner", "-C"]).arg(to).arg("-f").arg(source)).map(drop)
 }
 
+/// Removes the links below a folder that an archive was unpacked into: one may lead to any file of this machine, whose
+/// bytes a guest would get.
+fn remove_links(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            remove_links(&entry.path())?;
+        } else if !kind.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// A module's bytes, unpacked: not every kernel unpacks them itself.
 fn unpacked(path: &Path) -> Result<Vec<u8>, LabError> {
-    let bytes = fs::read(path).map_err(LabError::file("read", path))?;
-    let program = match path.extension().and_then(|ending| ending.to_str()) {
-        Some("gz") => {
-            let mut body = Vec::new();
-            let read = GzDecoder::new(bytes.as_slice()).read_to_end(&mut body);
-            return read.map(|_| body).map_err(LabError::file("unpack", path));
-        }
-        Some("xz") => Need::of("xz", "xz-utils"),
-        Some("zst") => Need::of("zstd", "zstd"),
-        _ => return Ok(bytes),
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let program = match ending {
+        Some("xz") => Some(Need::of("xz", "xz-utils")),
+        Some("zst") => Some(Need::of("zstd", "zstd")),
+        _ => None,
     };
-    tool::require(std::slice::from_ref(&program))?;
-    tool::bytes_of(Command::new(&program.name).arg("-dcq").arg(path))
+    let bytes = match program {
+        Some(program) => {
+            tool::require(std::slice::from_ref(&program))?;
+            let mut command = Command::new(&program.name);
+            tool::bytes_of_at_most(command.arg("-dcq").arg(path), MODULE_BYTES_MAX)?
+        }
+        None => {
+            let file = fs::File::open(path).map_err(LabError::file("read", path))?;
+            let reader: Box<dyn Read> = match ending {
+                Some("gz") => Box::new(GzDecoder::new(file)),
+                _ => Box::new(file),
+            };
+            let mut bytes = Vec::new();
+            let read = reader.take(MODULE_BYTES_MAX + 1).read_to_end(&mut bytes);
+            read.map_err(LabError::file("unpack", path))?;
+            bytes
+        }
+    };
+    if bytes.len() as u64 > MODULE_BYTES_MAX {
+        return Err(LabError::Refused(format!(
+            "{} has more than {} MiB",
+            path.display(),
+            MODULE_BYTES_MAX >> 20
+        )));
+    }
+    Ok(bytes)
 }
 
 /// A module's name as the kernel writes it: without folder and ending, dashes as underscores.
@@ -296,6 +342,38 @@ kernel/drivers/net/wireguard/wireguard.ko: kernel/net/ipv4/udp_tunnel.ko.xz kern
                 .expect_err("no modules")
                 .to_string();
         assert!(said.contains("holds no modules"), "{said}");
+    }
+
+    #[test]
+    fn an_archive_names_no_file_of_this_machine() {
+        let room = tempfile::tempdir().expect("a folder");
+        let secret = room.path().join("secret");
+        fs::write(&secret, "a key").expect("written");
+        let dir = room.path().join("packed/lib/modules/6.1.0");
+        fs::create_dir_all(dir.join("kernel")).expect("made");
+        std::os::unix::fs::symlink(&secret, dir.join("kernel/link.ko")).expect("made");
+        fs::write(dir.join("kernel/real.ko"), "a module").expect("written");
+        let order = format!(
+            "kernel/link.ko:\nkernel/real.ko:\n{}/named.ko:\n../../../../secret.ko:\n",
+            room.path().display()
+        );
+        fs::write(dir.join("modules.dep"), order).expect("written");
+        for name in ["named.ko", "secret.ko"] {
+            fs::copy(&secret, room.path().join(name)).expect("written");
+        }
+        let archive = room.path().join("modules.tar");
+        let mut tar = Command::new("tar");
+        let tar = tar.arg("-cf").arg(&archive).arg("-C").arg(room.path().join("packed")).arg("lib");
+        assert!(tar.status().expect("tar").success());
+        let cache = Cache::at(room.path().join("cache"));
+        let modules = Modules::open(&archive, None, &cache, &mut |_| {}).expect("unpacked");
+        let of = |name: &str| modules.ordered(&[name.to_owned()]).map_err(|e| e.to_string());
+        assert_eq!(of("real").expect("there")[0].body, b"a module");
+        assert!(of("link").expect_err("a link").contains("can't read"));
+        for name in ["named", "secret"] {
+            let why = of(name).expect_err("outside");
+            assert!(why.contains("leads out of its folder"), "{why}");
+        }
     }
 
     #[test]

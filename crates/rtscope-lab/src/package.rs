@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::Read,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     process::Command,
 };
 
@@ -56,7 +56,9 @@ pub fn tarball(
 pub fn find(name: &str, cache: &Cache) -> Result<KeptKernel, LabError> {
     let path = Path::new(name);
     if path.join(MANIFEST).is_file() {
-        return KeptKernel::open(path).map_err(LabError::file("read", path));
+        let kernel = KeptKernel::open(path).map_err(LabError::file("read", path))?;
+        check(&kernel, path)?;
+        return Ok(kernel);
     }
     if path.is_file() {
         return unpack(path, cache);
@@ -89,18 +91,30 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<KeptKernel, LabError> {
     let kernel = tool::output(&mut tar).and_then(|_| {
         let kernel = KeptKernel::open(&part)
             .map_err(|_| none(tarball, &format!("a tarball without a {MANIFEST} in it")))?;
-        name::check("its kernel's name", &kernel.manifest.name)
-            .map_err(|why| LabError::Refused(format!("{}: {why}", tarball.display())))?;
-        let key = &kernel.manifest.key;
-        let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
-        if !is_key || !kernel.vmlinuz().is_file() {
-            let message = format!("{} is damaged: its image or key is missing", tarball.display());
-            return Err(LabError::Refused(message));
-        }
+        check(&kernel, tarball)?;
         cache.keep(&part, &kernel.manifest).map_err(LabError::file("keep", &part))
     });
     let _ = fs::remove_dir_all(&part);
     kernel
+}
+
+/// Refuses a kernel of somebody else that isn't whole, or whose manifest names files outside of its folder.
+fn check(kernel: &KeptKernel, named: &Path) -> Result<(), LabError> {
+    let manifest = &kernel.manifest;
+    name::check("its kernel's name", &manifest.name)
+        .and_then(|()| name::check("its kernel's release", &manifest.release))
+        .map_err(|why| LabError::Refused(format!("{}: {why}", named.display())))?;
+    let others = [&manifest.config, &manifest.system_map, &manifest.modules, &manifest.dtbs];
+    let mut paths = others.into_iter().flatten().chain([&manifest.vmlinuz]);
+    let is_below =
+        |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
+    let key = &manifest.key;
+    let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
+    if !is_key || !paths.all(is_below) || !kernel.vmlinuz().is_file() {
+        let message = format!("{} is damaged: its image or key is missing", named.display());
+        return Err(LabError::Refused(message));
+    }
+    Ok(())
 }
 
 fn none(path: &Path, what: &str) -> LabError {
@@ -250,5 +264,17 @@ mod tests {
         assert!(said.contains("its kernel's name \"../small\" has a slash in it"), "{said}");
         let left = fs::read_dir(there.root().join("kernels")).expect("read").count();
         assert_eq!(left, 1, "nothing half-unpacked stays");
+        // A folder is looked at as a tarball is.
+        for wrong in [
+            named,
+            Manifest { release: "../../6.12".into(), ..kernel.manifest.clone() },
+            Manifest { key: "caf\u{e9}caf\u{e9}".into(), ..kernel.manifest.clone() },
+            Manifest { vmlinuz: "/etc/passwd".into(), ..kernel.manifest.clone() },
+            Manifest { modules: Some("../elsewhere".into()), ..kernel.manifest.clone() },
+        ] {
+            let text = serde_json::to_string(&wrong).expect("JSON");
+            fs::write(kernel.dir.join(MANIFEST), text).expect("written");
+            assert!(find(&kernel.dir.display().to_string(), &there).is_err(), "{wrong:?}");
+        }
     }
 }

@@ -2,17 +2,19 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use anyhow::Context;
 use rtscope_analyse::compare::is_cell;
 use serde::Deserialize;
 
-use crate::{failure::Refused, output::shown};
+use crate::{failure::Refused, output::shown, record::text_in};
 
 /// File of a lab's folder that lists its guests.
 const DOCUMENT: &str = "comparison.json";
+/// Its largest size: a guest of a large matrix takes some ten KiB.
+const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// The part of the document that is needed here.
 #[derive(Debug, Deserialize)]
@@ -33,6 +35,26 @@ struct GuestCell {
     name: String,
 }
 
+impl Document {
+    fn read(folder: &Path) -> anyhow::Result<Document> {
+        Ok(serde_json::from_str(&text_in(folder, DOCUMENT, DOCUMENT_BYTES_MAX)?)?)
+    }
+}
+
+impl Guest {
+    /// The folder of its record. Whoever made the lab's folder may have written another one's path, or a link: what is
+    /// judged is also written to.
+    fn record_in(&self, folder: &Path) -> Option<PathBuf> {
+        let record = Path::new(self.record.as_ref()?);
+        let is_below = record.components().all(|part| matches!(part, Component::Normal(_)));
+        let path = folder.join(record);
+        let is_link =
+            |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        (is_below && !path.ancestors().take(record.components().count()).any(is_link))
+            .then_some(path)
+    }
+}
+
 /// The records that a name on the command line stands for: itself, or those of a kernel in a folder that
 /// `rtscope lab run` or `lab matrix` wrote. Such a folder is named as FOLDER, FOLDER@KERNEL, FOLDER@CELL or
 /// FOLDER@KERNEL@CELL; without a kernel it must hold one only.
@@ -42,19 +64,17 @@ struct GuestCell {
 /// The folder's document can't be read, or no record or more than one kernel fits the name.
 pub(crate) fn records(name: &str) -> anyhow::Result<Vec<String>> {
     let Some((folder, rest)) = lab_folder(name) else { return Ok(vec![name.to_owned()]) };
-    let path = folder.join(DOCUMENT);
-    let text = fs::read_to_string(&path).with_context(|| format!("can't read {}", shown(&path)))?;
-    let document: Document =
-        serde_json::from_str(&text).with_context(|| format!("can't read {}", shown(&path)))?;
+    let document = Document::read(&folder)
+        .with_context(|| format!("can't read {}", shown(folder.join(DOCUMENT))))?;
     let (kernel, cell) = kernel_and_cell(&document, &folder, rest)?;
     let has_cell = |guest: &&Guest| {
         cell.is_none_or(|cell| guest.cells.iter().any(|known| is_cell(cell, &known.name)))
     };
     let guests = document.kernels.iter().filter(|guest| guest.kernel == kernel).filter(has_cell);
     let suffix = cell.map(|cell| format!("@{cell}")).unwrap_or_default();
-    let record = |record: &String| format!("{}{suffix}", folder.join(record).display());
+    let record = |record: PathBuf| format!("{}{suffix}", record.display());
     let records: Vec<String> =
-        guests.filter_map(|guest| guest.record.as_ref()).map(record).collect();
+        guests.filter_map(|guest| guest.record_in(&folder)).map(record).collect();
     if records.is_empty() {
         let of_cell = cell.map(|cell| format!(" with a cell {cell:?}")).unwrap_or_default();
         let text = format!("{} has no record of {kernel}{of_cell}", shown(&folder));
@@ -65,10 +85,8 @@ pub(crate) fn records(name: &str) -> anyhow::Result<Vec<String>> {
 
 /// The records in a folder that `rtscope lab run` or `lab matrix` wrote; none where it is no such folder.
 pub(crate) fn all(folder: &Path) -> Option<Vec<PathBuf>> {
-    let text = fs::read_to_string(folder.join(DOCUMENT)).ok()?;
-    let document: Document = serde_json::from_str(&text).ok()?;
-    let records = document.kernels.iter().filter_map(|guest| guest.record.as_ref());
-    Some(records.map(|record| folder.join(record)).collect())
+    let document = Document::read(folder).ok()?;
+    Some(document.kernels.iter().filter_map(|guest| guest.record_in(folder)).collect())
 }
 
 /// The lab's folder that a name begins with, and what follows after its `@`.
@@ -148,6 +166,16 @@ mod tests {
         assert!(full.starts_with("two/stock:preempt=full-rest-seed1@rest two/"), "{full}");
         let several = of("two").expect_err("which kernel?");
         assert!(several.contains("2 kernels") && several.contains("two@stock:preempt=full"));
+        std::os::unix::fs::symlink(room.path().join("one"), room.path().join("two/stock-link"))
+            .expect("made");
+        for outside in ["/one/stock-rest-seed1", "../one/stock-rest-seed1", "stock-link"] {
+            let guest = Guest {
+                kernel: "stock".to_owned(),
+                record: Some(outside.to_owned()),
+                cells: Vec::new(),
+            };
+            assert_eq!(guest.record_in(&room.path().join("two")), None, "{outside}");
+        }
         assert!(of("one@fork").expect_err("no such cell").contains("with a cell \"fork\""));
         assert_eq!(of("none@disk"), Ok("none@disk".to_owned()), "a record, or nothing");
     }

@@ -110,7 +110,10 @@ fn read(folder: &Path, every_sample: bool) -> anyhow::Result<(Record, Vec<String
 
 /// Names the records in a folder of the lab, which is none itself.
 fn refuse_lab_folder(folder: &Path) -> Result<(), Refused> {
-    let records = lab_folder::all(folder).filter(|_| !is_one(folder)).unwrap_or_default();
+    if is_one(folder) {
+        return Ok(());
+    }
+    let records = lab_folder::all(folder).unwrap_or_default();
     if records.is_empty() {
         return Ok(());
     }
@@ -166,15 +169,10 @@ fn stored_codes(folder: &Path) -> anyhow::Result<Vec<String>> {
 
 /// What a small file that is kept beside a record holds; none without that file.
 fn kept<T: DeserializeOwned>(folder: &Path, name: &str) -> anyhow::Result<Option<T>> {
-    let path = folder.join(name);
-    match fs::symlink_metadata(&path) {
-        Err(_) => return Ok(None),
-        // Reading a pipe would wait for whoever writes into it.
-        Ok(found) if !found.is_file() => bail!("it is not a regular file"),
-        Ok(_) => {}
-    }
-    let mut text = String::new();
-    File::open(&path)?.take(KEPT_BYTES_MAX).read_to_string(&mut text)?;
+    let text = match text_in(folder, name, KEPT_BYTES_MAX) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
     let document: Value = serde_json::from_str(&text)?;
     if document["format"] != KEPT_FORMAT {
         bail!("it has format {}; this version reads format {KEPT_FORMAT}", document["format"]);
@@ -258,12 +256,27 @@ pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// The largest document: those of rtscope's own have some MiB.
-const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
+
+/// The text of a file in a folder that somebody else may have made. A link in it could lead anywhere, and reading a pipe
+/// would wait for whoever writes into it: both are refused.
+pub(crate) fn text_in(folder: &Path, name: &str, bytes_max: u64) -> io::Result<String> {
+    let path = folder.join(name);
+    if !fs::symlink_metadata(&path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    bounded_text(&path, bytes_max)
+}
 
 /// The text of a file, unless it is larger than it should be: a device may never end.
 pub(crate) fn bounded_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    bounded(File::open(path)?, bytes_max)
+}
+
+/// The text of a source, unless it is larger than it should be.
+pub(crate) fn bounded(source: impl Read, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    source.take(bytes_max + 1).read_to_string(&mut text)?;
     match text.len() as u64 <= bytes_max {
         true => Ok(text),
         false => {
@@ -273,11 +286,26 @@ pub(crate) fn bounded_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     }
 }
 
-/// Reads a record that is one JSON document, as those of experiments that aren't runs of a plan.
+/// Reads a record that is one JSON document in a folder, as those of experiments that aren't runs of a plan.
+pub(crate) fn read_document_in<T: DeserializeOwned>(
+    folder: &Path,
+    name: &str,
+    format: u32,
+) -> anyhow::Result<T> {
+    let path = folder.join(name);
+    let text = text_in(folder, name, DOCUMENT_BYTES_MAX);
+    document_of(&path, &text.with_context(|| format!("can't read {}", path.display()))?, format)
+}
+
+/// As [`read_document_in`], for a file that somebody named.
 pub(crate) fn read_document<T: DeserializeOwned>(path: &Path, format: u32) -> anyhow::Result<T> {
+    let text = bounded_text(path, DOCUMENT_BYTES_MAX);
+    document_of(path, &text.with_context(|| format!("can't read {}", path.display()))?, format)
+}
+
+fn document_of<T: DeserializeOwned>(path: &Path, text: &str, format: u32) -> anyhow::Result<T> {
     let read = || format!("can't read {}", path.display());
-    let text = bounded_text(path, DOCUMENT_BYTES_MAX).with_context(read)?;
-    let mut document: Value = serde_json::from_str(&text).with_context(read)?;
+    let mut document: Value = serde_json::from_str(text).with_context(read)?;
     if document["format"] != format {
         let path = path.display();
         bail!("{path} has format {}; this version reads format {format}", document["format"]);

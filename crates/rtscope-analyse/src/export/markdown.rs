@@ -20,6 +20,7 @@ pub(super) const FORMAT: Format = Format {
 fn document(subject: &Exported<'_>) -> String {
     let (record, judgement) = (subject.record, &subject.judgement);
     let (version, began) = subject.started();
+    let (version, began) = (plain(version), plain(began));
     let title = if record.plan.title.is_empty() { &record.plan.name } else { &record.plan.title };
     let mut text = format!("# {}: {}\n\n", plain(title), judgement.verdict);
     for reason in &judgement.reasons {
@@ -39,7 +40,7 @@ fn document(subject: &Exported<'_>) -> String {
         let _ = writeln!(text, "{heading}{rows}");
     }
     for finding in judgement.findings.iter().filter(|finding| finding.weight > Weight::Note) {
-        let _ = writeln!(text, "- **{}**: {}", finding.code, plain(&finding.text));
+        let _ = writeln!(text, "- **{}**: {}", plain(&finding.code), plain(&finding.text));
     }
     text.trim_end().to_owned() + "\n"
 }

@@ -151,6 +151,23 @@ fn intervals_and_the_machine_survive_in_json() {
 }
 
 #[test]
+fn no_text_of_a_record_is_markup_in_markdown() {
+    let hostile = "<img src=x> [a](https://b) | c";
+    let mut record = run().record();
+    for stamped in &mut record.events {
+        if let Event::RunStarted { version, wall_clock, .. } = &mut stamped.event {
+            (*version, *wall_clock) = (hostile.to_owned(), hostile.to_owned());
+        }
+    }
+    record.threads[0].imported = Some(hostile.to_owned());
+    let text = document("markdown", &record, None).expect("exported");
+    for markup in ["<img", "[a](", "| c |"] {
+        let escaped = text.matches(&format!("\\{markup}")).count();
+        assert_eq!((text.matches(markup).count(), escaped > 0), (escaped, true), "{text}");
+    }
+}
+
+#[test]
 fn nanoseconds_stay_nanoseconds() {
     let plan = "name = \"n\"\n[sampler]\nresolution = \"1ns\"\nbuckets = 100000\n[[phase]]\nname = \"rest\"\nduration = \"2s\"";
     let latencies: Vec<u64> = (0..2_000).map(|i| 3_001 + 7 * (i % 333)).collect();

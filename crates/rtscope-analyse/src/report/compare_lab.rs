@@ -295,8 +295,7 @@ pub fn page(all: &InstructionComparison, explained: [&Explanation; 2]) -> String
         plot_rules: plot::dark_rules(),
         headline: headline(all),
         phases: all.phases.iter().map(&mut shown).collect(),
-        // Inside a script element only "</" would end it.
-        json: serde_json::to_string(all).expect("plain fields").replace("</", "<\\/"),
+        json: super::harmless_json(&serde_json::to_string(all).expect("plain fields")),
         all,
     };
     page.render().expect("a string takes every text")

@@ -202,8 +202,7 @@ pub fn page(document: &DoctorDocument) -> String {
             Readiness::NotKnown => "Not known",
         },
         rows: document.findings.iter().map(row).collect(),
-        // Inside a script element only "</" would end it.
-        json: serde_json::to_string(document).unwrap_or_default().replace("</", "<\\/"),
+        json: super::harmless_json(&serde_json::to_string(document).unwrap_or_default()),
         document,
     };
     page.render().expect("a string takes every text")

@@ -418,8 +418,7 @@ pub fn page(record: &ExplainRecord) -> String {
         culprits: all.culprits.iter().map(CulpritRow::new).collect(),
         spikes: all.spikes.iter().enumerate().map(shown).collect(),
         limits: limits(record),
-        // Inside a script element only "</" would end it.
-        json: document(record).to_string().replace("</", "<\\/"),
+        json: super::harmless_json(&document(record).to_string()),
         record,
     };
     page.render().expect("a string takes every text")

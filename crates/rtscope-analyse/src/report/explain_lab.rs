@@ -308,8 +308,7 @@ pub fn page(all: &Explanation) -> String {
         culprits: all.culprits(),
         limits: all.limits(),
         events: all.events.as_ref().map(|it| (agreement_text(it), disagreements(it))),
-        // Inside a script element only "</" would end it.
-        json: without_stacks(document(all)).to_string().replace("</", "<\\/"),
+        json: super::harmless_json(&without_stacks(document(all)).to_string()),
         all,
     };
     page.render().expect("a string takes every text")

@@ -301,8 +301,7 @@ pub fn page(record: &Interruptions) -> String {
         rows: record.rows.iter().map(row).collect(),
         hours: if hours > 1 { (1..=hours).collect() } else { Vec::new() },
         limits: limits(record),
-        // Inside a script element only "</" would end it.
-        json: document(record).to_string().replace("</", "<\\/"),
+        json: super::harmless_json(&document(record).to_string()),
         record,
     };
     page.render().expect("a string takes every text")

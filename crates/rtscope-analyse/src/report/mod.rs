@@ -23,3 +23,12 @@ pub mod trials;
 pub mod tune;
 pub mod wave;
 pub mod worst_lab;
+
+/// JSON without a character that could end a script element or start a comment in one.
+pub(crate) fn harmless_json(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}

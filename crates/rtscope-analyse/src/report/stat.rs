@@ -327,8 +327,7 @@ pub fn page(record: &CounterRecord, published: &[PublishedBesideOurs]) -> String
         runs: counted(runs, "run"),
         rows: rows(record),
         notes: notes(record),
-        // Inside a script element only "</" would end it.
-        json: document(record, published).to_string().replace("</", "<\\/"),
+        json: super::harmless_json(&document(record, published).to_string()),
         published,
         record,
     };

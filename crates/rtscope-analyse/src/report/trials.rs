@@ -358,8 +358,7 @@ pub fn page(all: &TuneTrials) -> String {
         plot_rules: plot::dark_rules(),
         headline: headline(all),
         series: together.into_iter().chain(alone).collect(),
-        // Inside a script element only "</" would end it.
-        json: serde_json::to_string(all).expect("plain fields").replace("</", "<\\/"),
+        json: super::harmless_json(&serde_json::to_string(all).expect("plain fields")),
         all,
     };
     page.render().expect("a string takes every text")

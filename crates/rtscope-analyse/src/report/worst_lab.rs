@@ -238,8 +238,7 @@ pub fn page(all: &WorstSearch, explained: Option<&Explanation>) -> String {
         aims: all.aims.iter().map(aim_row).collect(),
         plots: plots.map(|one| (spike::draw(&one.explained, 1), flame::draw(&one.stacks, 1))),
         replay: replay(all),
-        // Inside a script element only "</" would end it.
-        json: serde_json::to_string(all).expect("plain fields").replace("</", "<\\/"),
+        json: super::harmless_json(&serde_json::to_string(all).expect("plain fields")),
         all,
     };
     page.render().expect("a string takes every text")

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use rtscope_model::{guest::Timing, wire};
 
-use super::*;
+use super::{watch::unpack, *};
 use crate::{
     machine::Machine,
     qemu::{GuestSpec, Log},
@@ -169,13 +169,15 @@ fn an_interruption_ends_the_emulator_and_keeps_the_console() {
     assert_eq!(fs::read_to_string(room.path("console.txt")).expect("kept"), "booting\n");
 }
 
+fn packed(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), level);
+    std::io::Write::write_all(&mut packer, bytes).expect("packed");
+    packer.finish().expect("packed")
+}
+
 #[test]
 fn a_record_is_whole_or_damaged_or_a_reason() {
-    let packed = |text: &[u8]| {
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        std::io::Write::write_all(&mut packer, text).expect("packed");
-        packer.finish().expect("packed")
-    };
+    let packed = |text: &[u8]| packed(text, flate2::Compression::fast());
     let send = |frames: &[Vec<u8>]| {
         let room = Room::new();
         fs::write(room.path("frames"), frames.concat()).expect("written");
@@ -222,9 +224,7 @@ fn an_emulator_that_logs_is_left_to_end_in_order() {
 fn a_record_that_comes_by_the_console_is_no_part_of_what_the_console_said() {
     let room = Room::new();
     // A body of letters: as text it would look like the kernel's.
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
-    std::io::Write::write_all(&mut packer, b"\nOops: a file's own words\n").expect("packed");
-    let body = packer.finish().expect("packed");
+    let body = packed(b"\nOops: a file's own words\n", flate2::Compression::none());
     let frames = [wire::file("a", &body).expect("a frame"), wire::end(1)].concat();
     fs::write(room.path("frames"), frames).expect("written");
     let script = format!(
@@ -304,7 +304,17 @@ fn a_process_s_time_is_read_whatever_its_name() {
 
 #[test]
 fn a_guest_that_never_stops_printing_is_ended() {
-    let found =
-        Room::new().ending("yes 'again and again' | head -c 70000000 >> $CONSOLE; exec sleep 100");
-    assert!(matches!(found, Ending::TooMuch(_)), "{found:?}");
+    for line in ["CONSOLE", "CHANNEL"] {
+        let script = format!("yes 'again and again' | head -c 70000000 >> ${line}; exec sleep 100");
+        let found = Room::new().ending(&script);
+        assert!(matches!(found, Ending::TooMuch(_)), "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn no_more_of_a_file_is_unpacked_than_a_record_may_have() {
+    let packed = packed(&[7; 100], flate2::Compression::fast());
+    assert_eq!(unpack(&packed, 100).expect("packed"), Some(vec![7; 100]));
+    assert_eq!(unpack(&packed, 99).expect("packed"), None);
+    unpack(b"not packed", 100).expect_err("no gzip");
 }

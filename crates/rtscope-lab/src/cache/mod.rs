@@ -14,7 +14,9 @@ mod lock;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -151,17 +153,31 @@ pub struct Cache {
 
 impl Default for Cache {
     /// `$XDG_CACHE_HOME/rtscope`; without that `/var/cache/rtscope` for root and `~/.cache/rtscope`
-    /// for others.
+    /// for others, or a folder of their own in that for temporary files.
     fn default() -> Cache {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let own = || set("HOME").map(|home| PathBuf::from(home).join(".cache"));
         let parent = match set("XDG_CACHE_HOME") {
             Some(path) => PathBuf::from(path),
             None if rustix::process::geteuid().is_root() => PathBuf::from("/var/cache"),
-            None => own().unwrap_or_else(std::env::temp_dir),
+            None => own().unwrap_or_else(own_temporary),
         };
         Cache { root: parent.join("rtscope") }
     }
+}
+
+/// A folder for a user without a home, as a service has none. The emulator's plugin is in the cache and runs as this user,
+/// so what somebody else may have put there isn't taken.
+fn own_temporary() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    let is_own = |path: &PathBuf| {
+        let _ = DirBuilder::new().mode(0o700).create(path);
+        fs::symlink_metadata(path).is_ok_and(|found| {
+            found.is_dir() && found.uid() == user && found.permissions().mode() & 0o022 == 0
+        })
+    };
+    let name = |n: u8| std::env::temp_dir().join(format!("rtscope-cache-{user}-{n}"));
+    (0..=u8::MAX).map(name).find(is_own).unwrap_or_default()
 }
 
 impl Cache {

@@ -52,9 +52,10 @@ impl Appender {
             return Ok(());
         }
         if self.file.is_none() {
-            // Read at the end, by this handle: the name may be gone by then.
+            // Read at the end, by this handle: the name may be gone by then. It is a new file: a link of that name, which
+            // somebody put there, isn't followed.
             let mut options = OpenOptions::new();
-            let file = options.create(true).append(true).read(true).open(&self.path)?;
+            let file = options.create_new(true).append(true).read(true).open(&self.path)?;
             self.file = Some(Arc::new(file));
         }
         let mut file = self.file.as_deref().expect("was opened above");

@@ -16,11 +16,12 @@ mod file;
 mod rewrite;
 mod source;
 mod sync;
+mod whole;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -28,11 +29,14 @@ use std::{
     },
 };
 
-pub use self::source::{ReadError, RecordFiles, read_plan};
 use self::{
     file::{Appender, RawFile},
     rewrite::{Rewritten, SliceFile},
     sync::Syncer,
+};
+pub use self::{
+    source::{ReadError, RecordFiles, read_plan},
+    whole::{write_into, write_whole},
 };
 use rtscope_model::{
     chain::checksum,
@@ -93,7 +97,7 @@ impl Recorder {
     /// When the folder holds a record already or can't be written.
     pub fn create(folder: &Path, plan: &str) -> Result<Recorder, RecordError> {
         let failed = |source| RecordError::Create { path: folder.to_owned(), source };
-        if folder.join("events.jsonl").exists() || folder.join("plan.toml").exists() {
+        if is_occupied(folder) {
             return Err(RecordError::Occupied(folder.to_owned()));
         }
         fs::create_dir_all(folder.join("slices")).map_err(failed)?;
@@ -266,7 +270,7 @@ impl Recorder {
 
     /// Writes a whole file by way of a second name, so that it is never half there.
     fn write(&mut self, name: &'static str, text: String) {
-        let outcome = write_whole(&self.folder.join(name), text.as_bytes());
+        let outcome = write_into(&self.folder, name, text.as_bytes());
         if outcome.is_ok() {
             self.unwritten.remove(name);
             self.sync(name);
@@ -361,42 +365,15 @@ fn slices_name(thread: u32) -> String {
     format!("slices/t{thread}.jsonl")
 }
 
-/// Writes a file by way of a second name, so that a reader never sees half of it. A link stays one, and a device or a pipe
-/// is written to.
-///
-/// # Errors
-///
-/// What the kernel answered; the old file is still there then.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return OpenOptions::new().write(true).open(path)?.write_all(bytes);
-    }
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written
-}
-
-/// Writes a file into a folder that somebody else may have made: a link of that name is replaced, not followed.
-///
-/// # Errors
-///
-/// What the kernel answered; the old file is still there then.
-pub fn write_into(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let part = folder.join(format!("{name}.part"));
-    let _ = fs::remove_file(&part);
-    let written = OpenOptions::new().write(true).create_new(true).open(&part);
-    let written = written.and_then(|mut file| file.write_all(bytes));
-    let written = written.and_then(|()| fs::rename(&part, folder.join(name)));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written
+/// Whether a folder has a record already, or what would be taken for parts of a new one: somebody else may have made it.
+fn is_occupied(folder: &Path) -> bool {
+    let found = |name: &str| fs::symlink_metadata(folder.join(name)).ok();
+    let is_used = |name: &str| {
+        let is_empty = || fs::read_dir(folder.join(name)).is_ok_and(|mut all| all.next().is_none());
+        found(name).is_some_and(|found| found.is_symlink() || !is_empty())
+    };
+    ["events.jsonl", "plan.toml"].iter().any(|name| found(name).is_some())
+        || ["slices", "raw"].iter().any(|name| is_used(name))
 }
 
 /// Removes a record in which nothing was measured, so that it isn't in the way of the next try: the
@@ -418,7 +395,7 @@ pub fn remove_unused(folder: &Path, was_there: bool) {
 ///
 /// When the folder holds a record already or can't be written.
 pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
-    if folder.join("events.jsonl").exists() || folder.join("plan.toml").exists() {
+    if is_occupied(folder) {
         return Err(RecordError::Occupied(folder.to_owned()));
     }
     let failed = |source| RecordError::Create { path: folder.to_owned(), source };
@@ -427,14 +404,14 @@ pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
     let whole = whole.filter(|(_, text)| !text.is_empty());
     let slices = files.slices.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     for (name, text) in slices.chain(whole) {
-        write_whole(&folder.join(name), text.as_bytes()).map_err(failed)?;
+        write_into(folder, name, text.as_bytes()).map_err(failed)?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::{io::Write, os::unix::fs::symlink};
 
     use rtscope_model::{
         chain::{Chain, Link},
@@ -443,23 +420,34 @@ mod tests {
 
     use super::{file::RAW_BYTES, *};
 
-    #[test]
-    fn a_device_is_written_to_and_a_link_stays_one() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "old").expect("written");
-        symlink(&file, &link).expect("made");
-        write_whole(&link, b"new").expect("written");
-        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
-        assert_eq!(fs::read(&file).expect("there"), b"new");
-        let full = Path::new("/dev/full");
-        assert!(write_whole(full, b"lost").is_err(), "a device that is always full");
-        let kind = fs::metadata(full).expect("there").file_type();
-        assert!(kind.is_char_device(), "it is still a device");
-    }
-
     fn ended() -> Stamped {
         Stamped { at_ns: 1, event: Event::run_ended(EndReason::Finished) }
+    }
+
+    #[test]
+    fn a_prepared_folder_leads_a_record_nowhere_else() {
+        for (folder, name) in
+            [("", "events.jsonl"), ("", "plan.toml"), ("", "slices"), ("slices", "t0.jsonl")]
+        {
+            let room = tempfile::tempdir().expect("a folder");
+            let out = room.path().join("run");
+            fs::create_dir_all(out.join(folder)).expect("made");
+            symlink(room.path().join("elsewhere"), out.join(folder).join(name)).expect("made");
+            for outcome in [
+                Recorder::create(&out, "name = 'x'").map(drop),
+                store(&out, &Files { plan: "name = 'x'".to_owned(), ..Files::default() }),
+            ] {
+                assert!(matches!(outcome, Err(RecordError::Occupied(_))), "{name}: {outcome:?}");
+            }
+            assert!(!room.path().join("elsewhere").exists(), "{name}");
+        }
+        // A link that comes later isn't followed either.
+        let room = tempfile::tempdir().expect("a folder");
+        let (out, elsewhere) = (room.path().join("run"), room.path().join("elsewhere"));
+        let mut recorder = Recorder::create(&out, "name = 'x'").expect("new");
+        symlink(&elsewhere, out.join("events.jsonl")).expect("made");
+        recorder.event(&ended());
+        assert!(!elsewhere.exists() && recorder.finish().1.is_some());
     }
 
     #[test]
@@ -525,21 +513,6 @@ mod tests {
         recorder.event(&ended());
         assert_eq!(recorder.finish().1, None);
         assert_eq!(on_disk(&out).lines().count(), 2);
-    }
-
-    #[test]
-    fn a_link_in_a_folder_of_others_is_replaced_and_not_followed() {
-        let room = tempfile::tempdir().expect("a folder");
-        let (folder, own) = (room.path().join("record"), room.path().join("own"));
-        fs::create_dir(&folder).expect("made");
-        fs::write(&own, "own").expect("written");
-        for name in ["verdict.json", "verdict.json.part"] {
-            symlink(&own, folder.join(name)).expect("a link");
-        }
-        write_into(&folder, "verdict.json", b"new").expect("written");
-        assert_eq!(fs::read_to_string(folder.join("verdict.json")).expect("a file"), "new");
-        assert_eq!(fs::read_to_string(&own).expect("a file"), "own");
-        assert!(!folder.join("verdict.json.part").exists());
     }
 
     #[test]

@@ -141,6 +141,8 @@ struct Parts {
     page_size: usize,
     header_page: String,
     formats: Vec<(String, String)>,
+    /// Bytes of the formats: sections may lie on each other, so they could be many times the file's.
+    formats_bytes: usize,
     kallsyms: String,
     clock: String,
     machine: Option<String>,
@@ -229,9 +231,19 @@ impl Parts {
 
     fn ftrace_formats(&mut self, at: &mut Cursor<'_>) -> Result<(), TraceDatError> {
         for _ in 0..at.u32("the formats of events")? {
-            let text = at.sized("the formats of events")?;
-            self.formats.push((format!("ftrace/{}", name_of(&text)), text));
+            self.format("ftrace", at)?;
         }
+        Ok(())
+    }
+
+    fn format(&mut self, system: &str, at: &mut Cursor<'_>) -> Result<(), TraceDatError> {
+        let text = at.sized("the formats of events")?;
+        // Not even an empty one is for nothing.
+        self.formats_bytes += text.len() + 1;
+        if self.formats_bytes > at.bytes.len() {
+            return Err(TraceDatError::Unknown("sections on each other"));
+        }
+        self.formats.push((format!("{system}/{}", name_of(&text)), text));
         Ok(())
     }
 
@@ -239,8 +251,7 @@ impl Parts {
         for _ in 0..at.u32("the formats of events")? {
             let system = at.text("the formats of events")?;
             for _ in 0..at.u32("the formats of events")? {
-                let text = at.sized("the formats of events")?;
-                self.formats.push((format!("{system}/{}", name_of(&text)), text));
+                self.format(&system, at)?;
             }
         }
         Ok(())
@@ -282,6 +293,11 @@ impl Parts {
     fn decode(self, bytes: &[u8]) -> Result<TraceDat, TraceDatError> {
         if ["counter", "uptime", "x86-tsc", "ppc-tb"].contains(&self.clock.as_str()) {
             return Err(TraceDatError::Clock(self.clock));
+        }
+        // Pages of CPUs that lie on each other would give any number of events.
+        let size = self.cpus.iter().fold(0_u64, |sum, cpu| sum.saturating_add(cpu.2));
+        if size > bytes.len() as u64 {
+            return Err(TraceDatError::Cut("the events"));
         }
         let layout = Layout::parse(&self.header_page);
         let layout = layout.ok_or(TraceDatError::Unknown("a form of pages"))?;
@@ -335,4 +351,23 @@ fn clock_of(text: &str) -> String {
 /// The name in a `format` file.
 fn name_of(format: &str) -> &str {
     format.lines().find_map(|line| line.strip_prefix("name: ")).unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_lie_on_each_other_are_refused() {
+        let twice = Parts { cpus: vec![(0, 0, 60), (1, 0, 60)], ..Parts::default() };
+        let why = twice.decode(&[0; 100]).expect_err("more than there is");
+        assert_eq!(why, TraceDatError::Cut("the events"));
+
+        let size = 60_u64.to_ne_bytes();
+        let bytes = [&size[..], &[b'x'; 60]].concat();
+        let mut parts = Parts::default();
+        let mut read = || parts.format("sched", &mut Cursor { bytes: &bytes, at: 0 });
+        read().expect("once");
+        assert_eq!(read(), Err(TraceDatError::Unknown("sections on each other")));
+    }
 }

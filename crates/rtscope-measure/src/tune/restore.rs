@@ -2,10 +2,11 @@
 
 use std::{
     fmt,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use rtscope_sys::{Error, tree::Tree};
+use rtscope_sys::{Error, process, tree::Tree};
 
 use super::{
     change::{Change, ChangeKind},
@@ -200,11 +201,17 @@ pub fn holders(journal_dir: &Path) -> Vec<Holder> {
         .unwrap_or_default()
         .into_iter()
         .filter_map(process)
-        .filter(|(owner, _)| owner.is_alive())
+        .filter(|(owner, path)| owner.is_alive() && is_believed(path))
         .map(holder)
         .collect();
     holders.sort_by_key(|holder| holder.pid);
     holders
+}
+
+/// Whether a journal is this user's or root's. Another user may have made the folder, with pipes in it.
+fn is_believed(path: &Path) -> bool {
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|found| found.is_file() && [0, process::user()].contains(&found.uid()))
 }
 
 /// True when nothing is left to do.

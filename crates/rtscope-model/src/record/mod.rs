@@ -39,6 +39,11 @@ pub use self::{
     spans::Spans,
     thread::ThreadRecord,
 };
+
+/// Files in a record's folder that whoever judges it writes, or the lab that holds several. What a guest or another
+/// machine sends by these names is left out: it would count as ours.
+pub const JUDGED_HERE: [&str; 4] =
+    ["verdict.json", "accepted.json", "required.json", "comparison.json"];
 use crate::{
     environment::Environment,
     event::{Event, Stamped},

@@ -124,7 +124,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 pub(super) fn read(folder: &Path) -> anyhow::Result<DriftRecord> {
-    record::read_document(&folder.join(RECORD), FORMAT)
+    record::read_document_in(folder, RECORD, FORMAT)
 }
 
 /// The exit code of a record.

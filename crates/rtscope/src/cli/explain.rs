@@ -119,7 +119,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         (Some(cpu), _) => interruptions_of(args, cpu),
         (None, Some(folder)) if folder.join(OF_CPU).is_file() => {
             let format = interruptions::FORMAT;
-            show_interruptions(args, folder, &record::read_document(&folder.join(OF_CPU), format)?)
+            show_interruptions(args, folder, &record::read_document_in(folder, OF_CPU, format)?)
         }
         (None, Some(folder)) if folder.is_dir() && args.chooses_late() => {
             let text = "--above, --worst and --tid choose what is recorded, and can't change a recorded folder: leave \
@@ -227,7 +227,7 @@ pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
         return Err(Refused(text).into());
     }
     match path.is_dir() {
-        true => record::read_document(&path.join(RECORD), FORMAT),
+        true => record::read_document_in(path, RECORD, FORMAT),
         false => record::read_document(path, FORMAT),
     }
 }

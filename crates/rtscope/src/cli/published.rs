@@ -1,5 +1,7 @@
 //! `--published`: figures that a document prints, beside those of verbs that have no plan.
 
+use std::path::Path;
+
 use anyhow::Context;
 use rtscope_analyse::report::published::Whose;
 use rtscope_measure::environment;
@@ -10,6 +12,7 @@ use rtscope_model::{
 use rtscope_sys::tree::Tree;
 
 use super::Refused;
+use crate::record;
 
 /// The tables that are part of the binary: name and text.
 macro_rules! shipped {
@@ -19,6 +22,9 @@ macro_rules! shipped {
 }
 
 const SHIPPED: &[(&str, &str)] = shipped! { "course-lab" "vendor-training" };
+
+/// The largest file of figures: those of the longest document take some ten KiB.
+const TABLE_BYTES_MAX: u64 = 16 << 20;
 
 /// The word for no figures at all.
 const NONE: &str = "none";
@@ -40,9 +46,8 @@ impl Choice {
         }
         let text = match SHIPPED.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => (*text).to_owned(),
-            None if is_toml_file(name) => {
-                std::fs::read_to_string(name).with_context(|| format!("can't read {name}"))?
-            }
+            None if is_toml_file(name) => record::bounded_text(Path::new(name), TABLE_BYTES_MAX)
+                .with_context(|| format!("can't read {name}"))?,
             None => {
                 let names = SHIPPED.iter().map(|(known, _)| *known).chain([NONE]);
                 let hint = suggest(name, names).map(|near| format!(" (did you mean {near:?}?)"));

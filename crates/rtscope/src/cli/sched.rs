@@ -10,7 +10,7 @@ use rtscope_analyse::report::sched as report;
 use rtscope_measure::{interrupt::Interrupt, sched, tune};
 use rtscope_model::{
     guest,
-    sched::{Experiment, ExperimentRecord},
+    sched::{Experiment, ExperimentRecord, FORMAT},
     text::{Problem, TextError, suggest},
     time::Nanos,
 };
@@ -138,7 +138,7 @@ fn source(name: &str) -> anyhow::Result<String> {
         return Ok((*text).to_owned());
     }
     if name == "-" {
-        return std::io::read_to_string(std::io::stdin())
+        return record::bounded(std::io::stdin(), EXPERIMENT_BYTES_MAX)
             .context("can't read an experiment from standard input");
     }
     if name.ends_with(".toml") || name.contains('/') {
@@ -169,10 +169,7 @@ pub(super) fn load(name: &str, work: Option<Nanos>) -> anyhow::Result<Experiment
 }
 
 pub(super) fn read(folder: &Path) -> anyhow::Result<ExperimentRecord> {
-    let path = folder.join(RECORD);
-    let fails = || format!("can't read {}", path.display());
-    let text = std::fs::read_to_string(&path).with_context(fails)?;
-    serde_json::from_str(&text).with_context(fails)
+    record::read_document_in(folder, RECORD, FORMAT)
 }
 
 fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {

@@ -8,6 +8,7 @@ use crate::{
     judgement::{FigureRow, Judgement},
     number::{counted, grouped},
     plot::table::Table,
+    report::harmless_json,
     verdict_document::document,
 };
 
@@ -233,16 +234,7 @@ fn raw_json(record: &Record, judgement: &Judgement) -> (String, String) {
         ),
     };
     let text = json!({ "verdict": verdict, "histograms": histograms }).to_string();
-    (harmless(&text), note)
-}
-
-/// JSON without a character that could end a script element or start a comment in one.
-fn harmless(json: &str) -> String {
-    json.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029")
+    (harmless_json(&text), note)
 }
 
 #[cfg(test)]
@@ -257,7 +249,7 @@ mod tests {
 
     #[test]
     fn json_can_not_end_its_script_element() {
-        let text = harmless(&json!(["</script><!--", "a & b"]).to_string());
+        let text = harmless_json(&json!(["</script><!--", "a & b"]).to_string());
         assert!(!text.contains(['<', '>', '&']), "{text}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).expect("json")[0], "</script><!--");
     }

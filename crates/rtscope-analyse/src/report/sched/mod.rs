@@ -244,8 +244,7 @@ pub fn page(record: &ExperimentRecord) -> String {
             },
         ),
         quantum: Nanos(record.rules.rr_quantum_ns).to_string(),
-        // Inside a script element only "</" would end it.
-        json: document(record).to_string().replace("</", "<\\/"),
+        json: crate::report::harmless_json(&document(record).to_string()),
         rows,
         record,
     };

@@ -337,7 +337,7 @@ fn too_few(judgement: &Judgement, columns: &[(Column, usize)]) -> Option<String>
     (!needs.is_empty()).then_some(text)
 }
 
-/// The table as Markdown, every thread of every cell, in microseconds. `escape` makes a phase's name
+/// The table as Markdown, every thread of every cell, in microseconds. `escape` makes the names of phases and threads
 /// harmless there.
 #[must_use]
 pub fn table_markdown(judgement: &Judgement, escape: impl Fn(&str) -> String) -> String {
@@ -348,8 +348,8 @@ pub fn table_markdown(judgement: &Judgement, escape: impl Fn(&str) -> String) ->
         let all = Some(&cell.all).filter(|_| cell.threads.len() != 1);
         for row in cell.threads.iter().chain(all) {
             let values: Vec<String> = COLUMNS.iter().map(|column| column.value(row)).collect();
-            let name = escape(&cell.name);
-            text += &format!("| {name} | {} | {} |\n", row.label, values.join(" | "));
+            let (name, thread) = (escape(&cell.name), escape(&row.label));
+            text += &format!("| {name} | {thread} | {} |\n", values.join(" | "));
         }
     }
     text

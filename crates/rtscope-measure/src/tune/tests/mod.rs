@@ -305,6 +305,16 @@ fn who_holds_a_setting_is_named() {
     let [holder] = holders(bench.journals.path()).try_into().expect("one");
     assert_eq!(holder.pid, std::process::id());
     assert!(holder.to_string().contains("holds throttling, timer-migration and"), "{holder}");
+    // Somebody else's pipe in a shared folder, by the name of a journal: reading it would never end.
+    let journal = fs::read_dir(bench.journals.path()).expect("a folder").flatten();
+    let own = journal.map(|entry| entry.path()).find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&format!("{}-", std::process::id()))
+    });
+    let own = own.expect("the journal of this process");
+    fs::remove_file(&own).expect("removed");
+    assert!(Command::new("mkfifo").arg(&own).status().expect("mkfifo").success());
+    assert_eq!(holders(bench.journals.path()), []);
     drop(applied);
     assert_eq!(holders(bench.journals.path()), []);
 }

@@ -25,7 +25,10 @@ use super::{
     order::{self, Lab},
     output,
 };
-use crate::{exit, record};
+use crate::{
+    exit,
+    record::{self, DOCUMENT_BYTES_MAX},
+};
 
 /// The kernels of a verb, how their guests run, and where the answer goes.
 #[derive(Debug, clap::Args)]
@@ -108,9 +111,9 @@ pub(super) fn out(name: &str) -> Vec<String> {
 
 /// The document that a verb printed in a guest.
 pub(super) fn printed(name: &str, guest: &Path) -> anyhow::Result<Value> {
-    let path = guest.join(guest::Command::output(&folder(name)));
-    let read = || format!("can't read {}", path.display());
-    let text = std::fs::read_to_string(&path).with_context(read)?;
+    let output = guest::Command::output(&folder(name));
+    let read = || format!("can't read {}", guest.join(&output).display());
+    let text = record::text_in(guest, &output, DOCUMENT_BYTES_MAX).with_context(read)?;
     let mut document: Value = serde_json::from_str(&text).with_context(read)?;
     make_printable(&mut document);
     Ok(document)

@@ -1,6 +1,6 @@
 //! What `rtscope compare` says of two captures: our scope beside an instrument.
 
-use std::{fmt::Write as _, fs, path::Path, process::ExitCode};
+use std::{fmt::Write as _, fs::File, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use rtscope_analyse::{
@@ -10,7 +10,7 @@ use rtscope_analyse::{
 };
 use serde_json::Value;
 
-use super::import::Options;
+use super::import::{BYTES_MAX, Options, whole};
 use crate::{
     cli::{Refused, wall_clock},
     exit,
@@ -27,7 +27,8 @@ pub(in crate::cli) fn main(
 ) -> anyhow::Result<ExitCode> {
     let read = |side: usize| -> anyhow::Result<CaptureReading> {
         let path = sides[side];
-        let bytes = fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
+        let bytes = File::open(path).and_then(|file| whole(file, BYTES_MAX));
+        let bytes = bytes.with_context(|| format!("can't read {}", path.display()))?;
         options.read(path, &bytes, side)
     };
     let (first, second) = (read(0)?, read(1)?);

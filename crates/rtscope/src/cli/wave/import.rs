@@ -84,10 +84,10 @@ pub(in crate::cli) fn main(
 }
 
 /// A capture is read as a whole: a larger one would fill the memory.
-const BYTES_MAX: u64 = 2 << 30;
+pub(super) const BYTES_MAX: u64 = 2 << 30;
 
 /// All bytes of a source that isn't longer than this.
-fn whole(source: impl Read, longest: u64) -> io::Result<Vec<u8>> {
+pub(super) fn whole(source: impl Read, longest: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(longest + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > longest {
