@@ -2,7 +2,7 @@
 //!
 //! A *reign* is a stretch of time in which activations belong to one cell or to none. They alternate:
 //! reign 0 is before the first cell, 1 the first cell, 2 what follows it, 3 the second cell. An
-//! activation belongs to the reign of its programmed expiry, however much later it is answered: a stall
+//! activation belongs to the reign of its instant of the grid, however much later it is answered: a stall
 //! that is open when its cell ends is a latency of that cell.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};

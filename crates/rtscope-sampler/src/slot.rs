@@ -445,9 +445,9 @@ impl Exchange {
     /// activation belongs to another reign. The reign that it belongs to; none when no slot is free, or
     /// when it is due after the end of all.
     #[inline]
-    pub(crate) fn owner(&mut self, reign: u32, expiry_ns: u64, shared: &Shared) -> Option<u32> {
-        if reign != self.takes || expiry_ns >= self.slice_end_ns {
-            return self.turn_over(expiry_ns, shared);
+    pub(crate) fn owner(&mut self, reign: u32, instant_ns: u64, shared: &Shared) -> Option<u32> {
+        if reign != self.takes || instant_ns >= self.slice_end_ns {
+            return self.turn_over(instant_ns, shared);
         }
         Some(reign)
     }
