@@ -150,8 +150,9 @@ fn command(folder: &Path) -> Result<Command> {
         bail!("cargo-mutants is missing: run `cargo install cargo-mutants --locked`");
     }
     let mut command = shell::cargo();
-    // The folder is a copy already.
-    command.args(["mutants", "--in-place", "--no-shuffle", "--colors", "never"]);
+    command.args(["mutants", "--no-shuffle", "--colors", "never"]);
+    // Each has a copy of the folder. Half of a build is the work of one thread.
+    command.arg("--jobs").arg(std::thread::available_parallelism()?.to_string());
     command.args(["--timeout", TEST_SECONDS, "--cargo-test-arg=--lib"]);
     for files in JUDGE {
         command.args(["--file", files]);
