@@ -29,6 +29,7 @@ use crate::{
     inputs::{FORMAT, Inputs, is_whole, key_of_run, read_inputs, write},
     kept,
     kernel_under_test::KernelUnderTest,
+    links,
     machine::Machine,
     qemu::{CommandLine, GuestSpec, Log, Plugin},
     recheck,
@@ -243,6 +244,7 @@ impl GuestRun {
         around: &Surroundings<'_>,
         on_line: &mut dyn FnMut(&str),
     ) -> Result<GuestOutcome, LabError> {
+        links::refuse(folder)?;
         let inputs = self.inputs(emulator);
         if self.plugin.is_none()
             && let Some(known) = self.known(&inputs.key, folder, around)?
@@ -251,9 +253,6 @@ impl GuestRun {
             return Ok(GuestOutcome { folder, ending, took: None, inputs: known });
         }
         fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
-        if fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
-            return Err(LabError::Refused(format!("{} is a link: remove it", folder.display())));
-        }
         disk::require(folder, RECORD_MIB, " with --out DIR")?;
         let log = Raw::in_folder(folder);
         let log_of = self.recorded(log.path());

@@ -46,6 +46,7 @@ mod kernel_image;
 pub mod kernel_ref;
 pub mod kernel_under_test;
 pub mod lab;
+mod links;
 pub mod machine;
 pub mod modules;
 pub mod name;

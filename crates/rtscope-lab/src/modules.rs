@@ -7,8 +7,8 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, Read},
-    path::{Component, Path, PathBuf},
+    io::Read,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -18,18 +18,21 @@ use crate::{
     cache::Cache,
     digest::{key_of, sha256_of_file},
     error::LabError,
+    links,
     progress::{Report, step},
     tool::{self, Need},
 };
 
-/// The largest module, unpacked: with debug information, some have more than 100 MiB.
-const MODULE_BYTES_MAX: u64 = 512 << 20;
+/// The most that a guest's modules may have, unpacked: with debug information, one may have more than 100 MiB.
+const MODULES_BYTES_MAX: u64 = 1 << 30;
 
 /// What `/lib/modules/RELEASE` is on a running system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modules {
     dir: PathBuf,
     release: String,
+    /// They come from an archive, and so does their `modules.dep`. That of a system may name modules elsewhere.
+    is_unpacked: bool,
 }
 
 /// A module for a guest.
@@ -65,14 +68,14 @@ impl Modules {
             let part = root.with_extension(format!("part{}", std::process::id()));
             fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
             let unpacked = unpack(source, &part)
-                .and_then(|()| remove_links(&part).map_err(LabError::file("read", &part)))
+                .and_then(|()| links::remove(&part))
                 .and_then(|()| fs::rename(&part, &root).map_err(LabError::file("rename", &part)));
             if let Err(e) = unpacked {
                 let _ = fs::remove_dir_all(&part);
                 return Err(e);
             }
         }
-        Modules::in_folder(&root, release)
+        Ok(Modules { is_unpacked: true, ..Modules::in_folder(&root, release)? })
     }
 
     /// The modules in a folder: it is `/lib/modules/RELEASE` itself, holds `RELEASE` folders, or is a
@@ -106,7 +109,7 @@ impl Modules {
         }
         let (name, dir) = named.pop().filter(|_| named.is_empty()).ok_or_else(none)?;
         let release = release.map_or(name, str::to_owned);
-        let modules = Modules { dir, release };
+        let modules = Modules { dir, release, is_unpacked: false };
         modules.require_order()?;
         Ok(modules)
     }
@@ -158,15 +161,16 @@ impl Modules {
                 }
             }
         }
+        let mut rest = MODULES_BYTES_MAX;
         let module = |path: &String| {
-            // Whoever made an archive wrote its modules.dep.
-            if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
+            if self.is_unpacked && !links::stays_below(Path::new(path)) {
                 return Err(LabError::Refused(format!(
-                    "{} names {path:?}, which leads out of its folder",
-                    self.dir.join("modules.dep").display()
+                    "the archive's modules.dep names {path:?}, outside of its folder: if you trust it, unpack it yourself \
+                     and name the folder"
                 )));
             }
-            let body = unpacked(&self.dir.join(path))?;
+            let body = unpacked(&self.dir.join(path), rest)?;
+            rest -= body.len() as u64;
             let plain = path.split_inclusive(".ko").next().unwrap_or(path);
             Ok(Module { path: format!("lib/modules/{}/{plain}", self.release), body })
         };
@@ -192,23 +196,8 @@ fn unpack(source: &Path, to: &Path) -> Result<(), LabError> {
     tool::output(tar.args(["-x", "--no-same-owner", "-C"]).arg(to).arg("-f").arg(source)).map(drop)
 }
 
-/// Removes the links below a folder that an archive was unpacked into: one may lead to any file of this machine, whose
-/// bytes a guest would get.
-fn remove_links(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            remove_links(&entry.path())?;
-        } else if !kind.is_file() {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
 /// A module's bytes, unpacked: not every kernel unpacks them itself.
-fn unpacked(path: &Path) -> Result<Vec<u8>, LabError> {
+fn unpacked(path: &Path, bytes_max: u64) -> Result<Vec<u8>, LabError> {
     let ending = path.extension().and_then(|ending| ending.to_str());
     let program = match ending {
         Some("xz") => Some(Need::of("xz", "xz-utils")),
@@ -219,7 +208,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, LabError> {
         Some(program) => {
             tool::require(std::slice::from_ref(&program))?;
             let mut command = Command::new(&program.name);
-            tool::bytes_of_at_most(command.arg("-dcq").arg(path), MODULE_BYTES_MAX)?
+            tool::bytes_of_at_most(command.arg("-dcq").arg(path), bytes_max)?
         }
         None => {
             let file = fs::File::open(path).map_err(LabError::file("read", path))?;
@@ -228,16 +217,16 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, LabError> {
                 _ => Box::new(file),
             };
             let mut bytes = Vec::new();
-            let read = reader.take(MODULE_BYTES_MAX + 1).read_to_end(&mut bytes);
+            let read = reader.take(bytes_max + 1).read_to_end(&mut bytes);
             read.map_err(LabError::file("unpack", path))?;
             bytes
         }
     };
-    if bytes.len() as u64 > MODULE_BYTES_MAX {
+    if bytes.len() as u64 > bytes_max {
         return Err(LabError::Refused(format!(
-            "{} has more than {} MiB",
+            "{} and the modules before it have more than {} MiB, unpacked: name fewer modules",
             path.display(),
-            MODULE_BYTES_MAX >> 20
+            MODULES_BYTES_MAX >> 20
         )));
     }
     Ok(bytes)
@@ -372,7 +361,7 @@ kernel/drivers/net/wireguard/wireguard.ko: kernel/net/ipv4/udp_tunnel.ko.xz kern
         assert!(of("link").expect_err("a link").contains("can't read"));
         for name in ["named", "secret"] {
             let why = of(name).expect_err("outside");
-            assert!(why.contains("leads out of its folder"), "{why}");
+            assert!(why.contains("outside of its folder"), "{why}");
         }
     }
 

@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::Read,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -12,7 +12,7 @@ use crate::{
     build::{self, Prepared},
     cache::{Cache, KeptKernel, MANIFEST},
     error::LabError,
-    name,
+    links, name,
     progress::{Report, StepProgress, step},
     spec,
     tool::{self, Need},
@@ -88,7 +88,7 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<KeptKernel, LabError> {
     fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
     let mut tar = Command::new("tar");
     tar.args(["-x", "--no-same-owner", "-f"]).arg(tarball).arg("-C").arg(&part);
-    let kernel = tool::output(&mut tar).and_then(|_| {
+    let kernel = tool::output(&mut tar).and_then(|_| links::remove(&part)).and_then(|()| {
         let kernel = KeptKernel::open(&part)
             .map_err(|_| none(tarball, &format!("a tarball without a {MANIFEST} in it")))?;
         check(&kernel, tarball)?;
@@ -101,16 +101,29 @@ pub fn unpack(tarball: &Path, cache: &Cache) -> Result<KeptKernel, LabError> {
 /// Refuses a kernel of somebody else that isn't whole, or whose manifest names files outside of its folder.
 fn check(kernel: &KeptKernel, named: &Path) -> Result<(), LabError> {
     let manifest = &kernel.manifest;
-    name::check("its kernel's name", &manifest.name)
-        .and_then(|()| name::check("its kernel's release", &manifest.release))
-        .map_err(|why| LabError::Refused(format!("{}: {why}", named.display())))?;
+    let refused = |why: String| LabError::Refused(format!("{}: {why}", named.display()));
+    name::check("its kernel's name", &manifest.name).map_err(refused)?;
+    let words = [("release", &manifest.release), ("arch", &manifest.arch)];
+    if let Some((what, word)) = words.iter().find(|(_, word)| word.contains('/')) {
+        return Err(refused(format!(
+            "its {MANIFEST} has the {what} {word:?}, which names no folder"
+        )));
+    }
     let others = [&manifest.config, &manifest.system_map, &manifest.modules, &manifest.dtbs];
+    let is_inside = |path: &PathBuf| {
+        let found = fs::symlink_metadata(kernel.dir.join(path));
+        links::stays_below(path) && !found.is_ok_and(|found| found.is_symlink())
+    };
     let mut paths = others.into_iter().flatten().chain([&manifest.vmlinuz]);
-    let is_below =
-        |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_)));
+    if let Some(path) = paths.find(|path| !is_inside(path)) {
+        return Err(refused(format!(
+            "its {MANIFEST} names {}, outside of its folder",
+            path.display()
+        )));
+    }
     let key = &manifest.key;
     let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
-    if !is_key || !paths.all(is_below) || !kernel.vmlinuz().is_file() {
+    if !is_key || !kernel.vmlinuz().is_file() {
         let message = format!("{} is damaged: its image or key is missing", named.display());
         return Err(LabError::Refused(message));
     }
@@ -265,16 +278,24 @@ mod tests {
         let left = fs::read_dir(there.root().join("kernels")).expect("read").count();
         assert_eq!(left, 1, "nothing half-unpacked stays");
         // A folder is looked at as a tarball is.
-        for wrong in [
-            named,
-            Manifest { release: "../../6.12".into(), ..kernel.manifest.clone() },
-            Manifest { key: "caf\u{e9}caf\u{e9}".into(), ..kernel.manifest.clone() },
-            Manifest { vmlinuz: "/etc/passwd".into(), ..kernel.manifest.clone() },
-            Manifest { modules: Some("../elsewhere".into()), ..kernel.manifest.clone() },
-        ] {
-            let text = serde_json::to_string(&wrong).expect("JSON");
+        let of_folder = |manifest: Manifest| {
+            let text = serde_json::to_string(&manifest).expect("JSON");
             fs::write(kernel.dir.join(MANIFEST), text).expect("written");
-            assert!(find(&kernel.dir.display().to_string(), &there).is_err(), "{wrong:?}");
+            find(&kernel.dir.display().to_string(), &there).map_err(|e| e.to_string())
+        };
+        let good = &kernel.manifest;
+        of_folder(good.clone()).expect("a kernel");
+        std::os::unix::fs::symlink("/etc/passwd", kernel.dir.join("config")).expect("made");
+        for (wrong, why) in [
+            (named, "its kernel's name"),
+            (Manifest { release: "../../6.12".into(), ..good.clone() }, "names no folder"),
+            (Manifest { key: "caf\u{e9}caf\u{e9}".into(), ..good.clone() }, "key is missing"),
+            (Manifest { vmlinuz: "/etc/passwd".into(), ..good.clone() }, "outside of its folder"),
+            (Manifest { modules: Some("../x".into()), ..good.clone() }, "outside of its folder"),
+            (Manifest { config: Some("config".into()), ..good.clone() }, "outside of its folder"),
+        ] {
+            let said = of_folder(wrong).expect_err(why);
+            assert!(said.contains(why), "{said}");
         }
     }
 }

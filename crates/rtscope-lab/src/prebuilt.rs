@@ -16,6 +16,7 @@ use crate::{
     debian::Apt,
     digest::{key_of, sha256_of_file},
     error::LabError,
+    links,
     machine::own_arch,
     modules::Modules,
     name,
@@ -319,6 +320,7 @@ impl Package<'_> {
                 "x86_64" => Ok(()),
                 _ => tool::extract_package(package, &prepared, "./usr/lib"),
             })
+            .and_then(|()| links::remove(&prepared))
             .and_then(|()| {
                 let manifest = self.manifest(key, &prepared)?;
                 cache.keep(&prepared, &manifest).map_err(LabError::file("keep", &prepared))

@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 #[must_use = "dropping it takes it back"]
 pub struct Watchdog {
-    _runaway: Option<SoftLimit>,
+    _runaway: SoftLimit,
     _deadline: Deadline,
     unattended: Duration,
 }
@@ -38,14 +38,17 @@ impl Watchdog {
         let runaway = SoftLimit::set(Resource::RtTime, RUNAWAY_US);
         // A starved thread that looks after others could not handle the signal.
         thread::leave_cpu_limit_to_others();
-        Watchdog { _runaway: Some(runaway), _deadline: Deadline::after(unattended), unattended }
+        Watchdog { _runaway: runaway, _deadline: Deadline::after(unattended), unattended }
     }
 
     /// Over threads that compute without a sleep, for about so long: the process ends when they take half a
     /// minute more.
     pub fn over_spinners(planned: Nanos) -> Watchdog {
         let unattended = Duration::from_nanos(planned.0) + GRACE;
-        Watchdog { _runaway: None, _deadline: Deadline::after(unattended), unattended }
+        // Whoever handles the timer may be starved, on PREEMPT_RT.
+        let longest_us = u64::try_from(unattended.as_micros()).unwrap_or(u64::MAX);
+        let runaway = SoftLimit::set(Resource::RtTime, longest_us);
+        Watchdog { _runaway: runaway, _deadline: Deadline::after(unattended), unattended }
     }
 
     /// Somebody has looked after the threads: the time starts again.

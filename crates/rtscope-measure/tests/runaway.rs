@@ -18,6 +18,7 @@ use rtscope_model::{
 use rtscope_sampler::{Beat, GuestExpiries, LiveFigures, Offset, Shared, exchange, run};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
+    fork::signal,
     process::{self, Resource},
     sched,
     tree::Tree,
@@ -52,11 +53,8 @@ impl Clock for Sleepless {
     }
 }
 
-/// Becomes FIFO on one CPU, under the limit of a run, and never sleeps again.
-fn run_away() -> ! {
-    let (_, hard) = process::limit(Resource::RtTime);
-    process::set_limit(Resource::RtTime, (Some(200_000), hard)).expect("a lower limit");
-    let interrupt = Interrupt::install().expect("handlers");
+/// Becomes FIFO on one CPU.
+fn become_real_time() {
     // Should the kernel fail us, this ends the test all the same.
     process::end_after(Duration::from_secs(20));
     let allowed = sched::affinity(sched::SELF).expect("own CPUs");
@@ -64,6 +62,14 @@ fn run_away() -> ! {
     let fifo = Placement { policy: Policy::Fifo, priority: 5, nice: 0, budget: None, cpus: last };
     sched::set_affinity(sched::SELF, &fifo.cpus).expect("a CPU of ours");
     sched::set_policy(sched::SELF, &fifo).expect("permission was checked");
+}
+
+/// Becomes FIFO on one CPU, under the limit of a run, and never sleeps again.
+fn run_away() -> ! {
+    let (_, hard) = process::limit(Resource::RtTime);
+    process::set_limit(Resource::RtTime, (Some(200_000), hard)).expect("a lower limit");
+    let interrupt = Interrupt::install().expect("handlers");
+    become_real_time();
     let (mut ours, _slots) = exchange(Layout::default(), 1_000_000_000);
     let beat = Beat {
         first_ns: 0,
@@ -91,6 +97,24 @@ fn a_thread_that_never_sleeps_is_ended() {
     // By the handler of the second SIGXCPU, not by our own timer, which is a signal's death.
     assert_eq!(status.code(), Some(1), "{status}");
     assert!(began.elapsed() < Duration::from_secs(15));
+}
+
+/// As on PREEMPT_RT, where a thread of the kernel handles the timer, and comes to nothing beside this one.
+#[test]
+fn a_thread_that_never_sleeps_is_ended_where_no_timer_is_handled() {
+    if std::env::var_os(CHILD).is_some() {
+        process::limit_real_time(Duration::from_millis(200));
+        become_real_time();
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+    if !sched::may_be_real_time() {
+        return rtscope_testing::skip::skip_this("needs real-time permission");
+    }
+    let status = child("a_thread_that_never_sleeps_is_ended_where_no_timer_is_handled");
+    // The soft limit and the hard one are the same.
+    assert_eq!(status.signal(), Some(signal::KILL), "{status}");
 }
 
 #[test]

@@ -34,9 +34,9 @@ pub fn bind_to_us(command: &mut std::process::Command, in_own_group: bool) {
     unsafe { command.pre_exec(bind) };
 }
 
-/// Ends the process by SIGALRM after a time of wall clock, whatever it does: the timer is the kernel's,
-/// so that not even a FIFO thread that never yields can prevent it. 0 takes the timer back. Not
-/// inherited by a child.
+/// Ends the process by SIGALRM after a time of wall clock: the timer is the kernel's, so that not even a FIFO thread that
+/// never yields can prevent it, except on PREEMPT_RT (see [`limit_real_time`]). 0 takes the timer back. Not inherited by a
+/// child.
 ///
 /// The first process of a container is one that the kernel doesn't end by such a signal: there, a handler
 /// ends it. The handler runs in a thread that doesn't block the signal, so such a thread must get a CPU.
@@ -53,6 +53,19 @@ pub fn end_after(limit: std::time::Duration) {
     };
     // SAFETY: the pointer is valid; a null old value is allowed.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const time, std::ptr::null_mut()) };
+}
+
+/// Kills the process when one of its real-time threads has run for so long without sleeping. Children inherit it, and
+/// can't lift it.
+///
+/// On PREEMPT_RT, a thread of the kernel handles the timer of [`end_after`] (`ksoftirqd`, or `ktimers` with FIFO priority
+/// 1), and a real-time thread that never sleeps keeps it from running. This limit is looked at by the tick itself
+/// (`watchdog` in the kernel's `kernel/sched/rt.c`).
+pub fn limit_real_time(longest: std::time::Duration) {
+    let longest_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+    let (_, hard) = limit(Resource::RtTime);
+    let lowest = Some(hard.map_or(longest_us, |hard| hard.min(longest_us)));
+    let _ = set_limit(Resource::RtTime, (lowest, lowest));
 }
 
 /// Makes SIGALRM end the process by a handler, with the exit code that a shell shows for the signal.

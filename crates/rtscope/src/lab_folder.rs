@@ -1,9 +1,6 @@
 //! A folder of the lab as a side: the records of one kernel in it, a run for each seed.
 
-use std::{
-    fs,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
 use rtscope_analyse::compare::is_cell;
@@ -37,21 +34,33 @@ struct GuestCell {
 
 impl Document {
     fn read(folder: &Path) -> anyhow::Result<Document> {
-        Ok(serde_json::from_str(&text_in(folder, DOCUMENT, DOCUMENT_BYTES_MAX)?)?)
+        let failed = || format!("can't read {}", shown(folder.join(DOCUMENT)));
+        let text = text_in(folder, DOCUMENT, DOCUMENT_BYTES_MAX).with_context(failed)?;
+        serde_json::from_str(&text).with_context(failed)
     }
 }
 
 impl Guest {
-    /// The folder of its record. Whoever made the lab's folder may have written another one's path, or a link: what is
-    /// judged is also written to.
-    fn record_in(&self, folder: &Path) -> Option<PathBuf> {
-        let record = Path::new(self.record.as_ref()?);
-        let is_below = record.components().all(|part| matches!(part, Component::Normal(_)));
-        let path = folder.join(record);
-        let is_link =
-            |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        (is_below && !path.ancestors().take(record.components().count()).any(is_link))
-            .then_some(path)
+    /// The folder of its record; none when it brought none.
+    ///
+    /// # Errors
+    ///
+    /// It isn't below the lab's folder, or is a link: whoever made that folder may have written another one's path, and
+    /// what is judged is also written to.
+    fn record_in(&self, folder: &Path) -> Result<Option<PathBuf>, Refused> {
+        let Some(record) = &self.record else { return Ok(None) };
+        let mut path = folder.to_owned();
+        // Without what isn't normal about it: a link before a slash would be followed.
+        for part in Path::new(record).components() {
+            path.push(part);
+            if !matches!(part, Component::Normal(_)) || path.is_symlink() {
+                return Err(Refused(format!(
+                    "{} names the record {record:?}, which is a link or not below it: name the record's own folder",
+                    shown(folder.join(DOCUMENT))
+                )));
+            }
+        }
+        Ok((path != folder).then_some(path))
     }
 }
 
@@ -64,17 +73,18 @@ impl Guest {
 /// The folder's document can't be read, or no record or more than one kernel fits the name.
 pub(crate) fn records(name: &str) -> anyhow::Result<Vec<String>> {
     let Some((folder, rest)) = lab_folder(name) else { return Ok(vec![name.to_owned()]) };
-    let document = Document::read(&folder)
-        .with_context(|| format!("can't read {}", shown(folder.join(DOCUMENT))))?;
+    let document = Document::read(&folder)?;
     let (kernel, cell) = kernel_and_cell(&document, &folder, rest)?;
     let has_cell = |guest: &&Guest| {
         cell.is_none_or(|cell| guest.cells.iter().any(|known| is_cell(cell, &known.name)))
     };
     let guests = document.kernels.iter().filter(|guest| guest.kernel == kernel).filter(has_cell);
     let suffix = cell.map(|cell| format!("@{cell}")).unwrap_or_default();
-    let record = |record: PathBuf| format!("{}{suffix}", record.display());
-    let records: Vec<String> =
-        guests.filter_map(|guest| guest.record_in(&folder)).map(record).collect();
+    let mut records = Vec::new();
+    for guest in guests {
+        let record = guest.record_in(&folder)?;
+        records.extend(record.map(|record| format!("{}{suffix}", record.display())));
+    }
     if records.is_empty() {
         let of_cell = cell.map(|cell| format!(" with a cell {cell:?}")).unwrap_or_default();
         let text = format!("{} has no record of {kernel}{of_cell}", shown(&folder));
@@ -84,9 +94,18 @@ pub(crate) fn records(name: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// The records in a folder that `rtscope lab run` or `lab matrix` wrote; none where it is no such folder.
-pub(crate) fn all(folder: &Path) -> Option<Vec<PathBuf>> {
-    let document = Document::read(folder).ok()?;
-    Some(document.kernels.iter().filter_map(|guest| guest.record_in(folder)).collect())
+///
+/// # Errors
+///
+/// As [`records`].
+pub(crate) fn all(folder: &Path) -> anyhow::Result<Option<Vec<PathBuf>>> {
+    if !folder.join(DOCUMENT).exists() {
+        return Ok(None);
+    }
+    let document = Document::read(folder)?;
+    let records = document.kernels.iter().map(|guest| guest.record_in(folder));
+    let records: Result<Vec<_>, _> = records.collect();
+    Ok(Some(records?.into_iter().flatten().collect()))
 }
 
 /// The lab's folder that a name begins with, and what follows after its `@`.
@@ -133,6 +152,8 @@ fn kernel_and_cell<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -168,13 +189,14 @@ mod tests {
         assert!(several.contains("2 kernels") && several.contains("two@stock:preempt=full"));
         std::os::unix::fs::symlink(room.path().join("one"), room.path().join("two/stock-link"))
             .expect("made");
-        for outside in ["/one/stock-rest-seed1", "../one/stock-rest-seed1", "stock-link"] {
+        for outside in ["/one/x", "../one/x", "stock-link", "stock-link/", "stock-link/."] {
             let guest = Guest {
                 kernel: "stock".to_owned(),
                 record: Some(outside.to_owned()),
                 cells: Vec::new(),
             };
-            assert_eq!(guest.record_in(&room.path().join("two")), None, "{outside}");
+            let why = guest.record_in(&room.path().join("two")).expect_err(outside).to_string();
+            assert!(why.contains("name the record's own folder"), "{why}");
         }
         assert!(of("one@fork").expect_err("no such cell").contains("with a cell \"fork\""));
         assert_eq!(of("none@disk"), Ok("none@disk".to_owned()), "a record, or nothing");

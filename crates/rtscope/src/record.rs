@@ -113,7 +113,8 @@ fn refuse_lab_folder(folder: &Path) -> Result<(), Refused> {
     if is_one(folder) {
         return Ok(());
     }
-    let records = lab_folder::all(folder).unwrap_or_default();
+    let records = lab_folder::all(folder).map_err(|e| Refused(format!("{e:#}")))?;
+    let records = records.unwrap_or_default();
     if records.is_empty() {
         return Ok(());
     }
@@ -169,6 +170,10 @@ fn stored_codes(folder: &Path) -> anyhow::Result<Vec<String>> {
 
 /// What a small file that is kept beside a record holds; none without that file.
 fn kept<T: DeserializeOwned>(folder: &Path, name: &str) -> anyhow::Result<Option<T>> {
+    // What changes a verdict is in the record itself.
+    if folder.join(name).is_symlink() {
+        bail!("it is a link; remove it, or put the record's own file there");
+    }
     let text = match text_in(folder, name, KEPT_BYTES_MAX) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text?,
@@ -258,12 +263,14 @@ pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
 /// The largest document: those of rtscope's own have some MiB.
 pub(crate) const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
 
-/// The text of a file in a folder that somebody else may have made. A link in it could lead anywhere, and reading a pipe
-/// would wait for whoever writes into it: both are refused.
+/// The text of a file in a folder that somebody else may have made, if it is a regular one: reading a pipe would wait for
+/// whoever writes into it.
 pub(crate) fn text_in(folder: &Path, name: &str, bytes_max: u64) -> io::Result<String> {
     let path = folder.join(name);
-    if !fs::symlink_metadata(&path)?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+    if !fs::metadata(&path)?.is_file() {
+        return Err(io::Error::other(
+            "it is not a regular file; remove it, or put the record's own file there",
+        ));
     }
     bounded_text(&path, bytes_max)
 }

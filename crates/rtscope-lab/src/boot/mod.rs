@@ -19,7 +19,6 @@ use crate::{
     console::{self, Trouble},
     disk,
     error::LabError,
-    inputs,
     qemu::CommandLine,
 };
 
@@ -184,7 +183,7 @@ impl Ending {
 pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
     let (console, channel) = (order.line.console, order.line.channel);
     for path in [console, channel] {
-        inputs::create(path).map_err(LabError::file("create", path))?;
+        File::create(path).map_err(LabError::file("create", path))?;
     }
     let began = Instant::now();
     let mut emulator = Emulator::start(&order.line, order.guard)?;
@@ -196,9 +195,10 @@ pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
         }
         watch.tell_if_mute(&emulator, order);
         if let Some(ending) = watch.verdict.take() {
+            let is_whole = matches!(ending, Ending::Sent | Ending::Failed(_));
             in_order = match order.line.log {
-                Some(_) => watch.see_out(&mut emulator, order),
-                None => emulator.wait(END_GRACE),
+                Some(_) if is_whole => watch.see_out(&mut emulator, order),
+                _ => emulator.wait(END_GRACE),
             };
             break ending;
         }

@@ -29,6 +29,9 @@ const HALT_GRACE: Duration = Duration::from_secs(2);
 /// The most that all files of a record may have, unpacked.
 const RECORD_BYTES_MAX: u64 = 2 << 30;
 
+/// What a file takes besides its bytes: one of no bytes has a name, too.
+const FILE_BYTES: u64 = 512;
+
 /// The most that one look reads of a file.
 const LOOK_BYTES_MAX: u64 = 16 << 20;
 
@@ -164,8 +167,11 @@ impl Watch {
 
     /// Reads all that is still there, of an emulator that has ended.
     pub(super) fn look_at_rest(&mut self, on_line: &mut dyn FnMut(&str)) {
-        let is_too_much = |watch: &Watch| matches!(watch.verdict, Some(Ending::TooMuch(_)));
-        while self.look(on_line) && !is_too_much(self) {}
+        while self.look(on_line) && !self.is_too_much() {}
+    }
+
+    fn is_too_much(&self) -> bool {
+        matches!(self.verdict, Some(Ending::TooMuch(_)))
     }
 
     /// Lets the emulator end in order after its guest has sent everything, and reads what the console still
@@ -180,7 +186,7 @@ impl Watch {
                 break status.success();
             }
             let halted = console::has_ended(&self.said) && heard.elapsed() > HALT_GRACE;
-            if halted || began.elapsed() > LOG_GRACE || (order.stop)() {
+            if halted || began.elapsed() > LOG_GRACE || self.is_too_much() || (order.stop)() {
                 break emulator.end_in_order();
             }
             thread::sleep(LOOK);
@@ -191,7 +197,7 @@ impl Watch {
 
     fn read(&mut self, bytes: &[u8]) {
         for frame in self.reader.feed(bytes) {
-            if !matches!(self.verdict, Some(Ending::TooMuch(_))) {
+            if !self.is_too_much() {
                 self.take(frame);
             }
         }
@@ -200,9 +206,9 @@ impl Watch {
     fn take(&mut self, frame: Frame) {
         match frame {
             Frame::File { name, body } => {
-                match unpack(&body, RECORD_BYTES_MAX - self.files_bytes) {
+                match unpack(&body, RECORD_BYTES_MAX.saturating_sub(self.files_bytes)) {
                     Ok(Some(bytes)) => {
-                        self.files_bytes += bytes.len() as u64;
+                        self.files_bytes += bytes.len() as u64 + FILE_BYTES;
                         self.files.insert(name, bytes);
                     }
                     Ok(None) => self.verdict = Some(Ending::TooMuch("2 GiB of files")),

@@ -176,8 +176,9 @@ fn own_temporary() -> PathBuf {
             found.is_dir() && found.uid() == user && found.permissions().mode() & 0o022 == 0
         })
     };
-    let name = |n: u8| std::env::temp_dir().join(format!("rtscope-cache-{user}-{n}"));
-    (0..=u8::MAX).map(name).find(is_own).unwrap_or_default()
+    let path = std::env::temp_dir().join(format!("rtscope-cache-{user}"));
+    // What can't be made says what to do.
+    if is_own(&path) { path } else { PathBuf::from("/dev/null/set-HOME-or-XDG_CACHE_HOME") }
 }
 
 impl Cache {

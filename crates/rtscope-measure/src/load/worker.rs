@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Nothing here may outlive rtscope. Each process asks the kernel for a signal when its parent
-//! dies, and each has a kernel timer that ends it at the load's limit, whatever it is doing then: a
-//! real-time worker that starves every other process is ended by the timer's interrupt.
+//! dies, and each has a kernel timer that ends it at the load's limit, whatever it is doing then. On PREEMPT_RT, a
+//! real-time worker may starve whoever handles that timer: a limit of its CPU time ends it there.
 
 use std::{
     io::{PipeReader, PipeWriter, Read},
@@ -26,7 +26,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     fork::{Children, Exit, Waited, default_signals, fork, signal, wait},
-    process::{self, Resource, die_with_parent, end_after},
+    process::{self, Resource, die_with_parent, end_after, limit_real_time},
     sched,
 };
 
@@ -101,7 +101,10 @@ impl Job {
         let alive = die_with_parent(parent, signal::KILL);
         // A limit of 0 would switch the timer off.
         let left = self.until.saturating_duration_since(Instant::now());
-        end_after(left.max(Duration::from_millis(1)));
+        let left = left.max(Duration::from_millis(1));
+        end_after(left);
+        // In place of the run's limit: a load that computes never sleeps.
+        limit_real_time(left + Duration::from_secs(1));
         if alive { Ok(()) } else { Err(LoadError::NotStartedByUs) }
     }
 }
@@ -175,10 +178,6 @@ fn prepare(descriptor: &LoadDescriptor, job: &Job) -> Result<(), LoadError> {
     let own = Placement { policy: Policy::Other, priority: 0, nice, ..job.placement.clone() };
     sched::set_policy(sched::SELF, &own)?;
     sched::set_affinity(sched::SELF, &own.cpus)?;
-    // The run limits how long a real-time thread may go without sleeping; a computing load never
-    // sleeps, and has a time limit of its own.
-    let (_, hard) = process::limit(Resource::RtTime);
-    let _ = process::set_limit(Resource::RtTime, (hard, hard));
     // A name of its own in process lists, and the first choice when memory runs out: failures of
     // these two change nothing that is measured.
     let _ = std::fs::write("/proc/self/comm", process_name(descriptor.name));

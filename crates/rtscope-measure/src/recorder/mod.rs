@@ -45,7 +45,7 @@ use rtscope_model::{
     finding::{Finding, Weight},
     histogram::Layout,
     plan,
-    record::{CellSum, Files, Histograms, Spans, limits_ns, span_length_ns},
+    record::{CellSum, Files, Histograms, JUDGED_HERE, Spans, limits_ns, span_length_ns},
     slice::{RawSample, Scope, Slice},
 };
 
@@ -56,6 +56,12 @@ pub enum RecordError {
     Create { path: PathBuf, source: io::Error },
     #[error("{path} already holds a record: choose another folder with --out, or remove it", path = .0.display())]
     Occupied(PathBuf),
+    #[error(
+        "{path} is a link, or a file that rtscope would take for a part of the new record: remove it, or choose another \
+         folder with --out",
+        path = .0.display()
+    )]
+    Prepared(PathBuf),
     #[error("can't read a record from {path}: {source}", path = path.display())]
     Read { path: PathBuf, source: io::Error },
 }
@@ -97,9 +103,7 @@ impl Recorder {
     /// When the folder holds a record already or can't be written.
     pub fn create(folder: &Path, plan: &str) -> Result<Recorder, RecordError> {
         let failed = |source| RecordError::Create { path: folder.to_owned(), source };
-        if is_occupied(folder) {
-            return Err(RecordError::Occupied(folder.to_owned()));
-        }
+        require_no_record(folder)?;
         fs::create_dir_all(folder.join("slices")).map_err(failed)?;
         let mut recorder = Recorder {
             folder: folder.to_owned(),
@@ -365,15 +369,22 @@ fn slices_name(thread: u32) -> String {
     format!("slices/t{thread}.jsonl")
 }
 
-/// Whether a folder has a record already, or what would be taken for parts of a new one: somebody else may have made it.
-fn is_occupied(folder: &Path) -> bool {
+/// Refuses a folder that has a record already, or what would be taken for parts of a new one: somebody else may have made
+/// it.
+fn require_no_record(folder: &Path) -> Result<(), RecordError> {
     let found = |name: &str| fs::symlink_metadata(folder.join(name)).ok();
-    let is_used = |name: &str| {
+    if ["events.jsonl", "plan.toml"].iter().any(|name| found(name).is_some()) {
+        return Err(RecordError::Occupied(folder.to_owned()));
+    }
+    let is_used = |name: &&&str| {
         let is_empty = || fs::read_dir(folder.join(name)).is_ok_and(|mut all| all.next().is_none());
         found(name).is_some_and(|found| found.is_symlink() || !is_empty())
     };
-    ["events.jsonl", "plan.toml"].iter().any(|name| found(name).is_some())
-        || ["slices", "raw"].iter().any(|name| is_used(name))
+    let names = ["slices", "raw", "explain.json", "lab.json"];
+    match names.iter().chain(&JUDGED_HERE).find(is_used) {
+        Some(name) => Err(RecordError::Prepared(folder.join(name))),
+        None => Ok(()),
+    }
 }
 
 /// Removes a record in which nothing was measured, so that it isn't in the way of the next try: the
@@ -395,9 +406,7 @@ pub fn remove_unused(folder: &Path, was_there: bool) {
 ///
 /// When the folder holds a record already or can't be written.
 pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
-    if is_occupied(folder) {
-        return Err(RecordError::Occupied(folder.to_owned()));
-    }
+    require_no_record(folder)?;
     let failed = |source| RecordError::Create { path: folder.to_owned(), source };
     fs::create_dir_all(folder.join("slices")).map_err(failed)?;
     let whole = files.whole().into_iter().chain([("events.jsonl", files.events.as_str())]);
@@ -427,7 +436,7 @@ mod tests {
     #[test]
     fn a_prepared_folder_leads_a_record_nowhere_else() {
         for (folder, name) in
-            [("", "events.jsonl"), ("", "plan.toml"), ("", "slices"), ("slices", "t0.jsonl")]
+            [("", "events.jsonl"), ("", "accepted.json"), ("", "slices"), ("slices", "t0.jsonl")]
         {
             let room = tempfile::tempdir().expect("a folder");
             let out = room.path().join("run");
@@ -437,7 +446,8 @@ mod tests {
                 Recorder::create(&out, "name = 'x'").map(drop),
                 store(&out, &Files { plan: "name = 'x'".to_owned(), ..Files::default() }),
             ] {
-                assert!(matches!(outcome, Err(RecordError::Occupied(_))), "{name}: {outcome:?}");
+                let why = outcome.expect_err(name).to_string();
+                assert!(why.contains("with --out"), "{name}: {why}");
             }
             assert!(!room.path().join("elsewhere").exists(), "{name}");
         }

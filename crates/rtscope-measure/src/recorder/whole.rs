@@ -23,22 +23,41 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes)
 }
 
-/// Where a path leads to. As with the kernel's `protected_symlinks`, nobody's link is followed in a folder such as `/tmp`,
+/// As many links as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// Where a link leads to. As with the kernel's `protected_symlinks`, nobody's link is followed in a folder such as `/tmp`,
 /// where everybody may put one, but one's own and that of the folder's owner.
 fn followed(path: &Path) -> io::Result<PathBuf> {
-    let link = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_symlink);
-    if let (Some(link), Some(folder)) = (link, path.parent()) {
-        let folder = if folder == Path::new("") { Path::new(".") } else { folder };
-        let folder = fs::metadata(folder)?;
-        const SHARED: u32 = 0o1002;
-        let is_shared = folder.mode() & SHARED == SHARED;
-        if is_shared && ![process::user(), folder.uid()].contains(&link.uid()) {
-            return Err(io::Error::other(
-                "it is a link that somebody else made, in a shared folder",
-            ));
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(link) = fs::symlink_metadata(&path) else { return Ok(path) };
+        if !link.is_symlink() {
+            return Ok(path);
         }
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new("."));
+        let found = fs::metadata(folder)?;
+        if !may_follow(link.uid(), found.mode(), found.uid(), process::user()) {
+            let why = "it is a link that somebody else made, in a folder that all may write to: remove it, or name \
+                       another place";
+            return Err(io::Error::other(why));
+        }
+        let next = folder.join(fs::read_link(&path)?);
+        // What /proc/self/fd/1 leads to may have no name.
+        if fs::symlink_metadata(&next).is_err() && fs::metadata(&path).is_ok() {
+            return Ok(path);
+        }
+        path = next;
     }
-    Ok(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+    Err(io::Error::other("it leads through too many links"))
+}
+
+/// The rule of `protected_symlinks` (`may_follow_link` in the kernel's `fs/namei.c`), by the owner of a link and the mode
+/// and owner of its folder.
+fn may_follow(link: u32, folder_mode: u32, folder: u32, user: u32) -> bool {
+    const SHARED: u32 = 0o1002;
+    folder_mode & SHARED != SHARED || [user, folder].contains(&link)
 }
 
 /// Writes a file into a folder that somebody else may have made: a link of that name is replaced, not followed.
@@ -66,7 +85,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, symlink};
 
     use super::*;
 
@@ -87,22 +106,24 @@ mod tests {
 
     #[test]
     fn a_link_of_somebody_else_in_a_shared_folder_is_not_followed() {
-        if process::user() != 0 {
-            return;
-        }
+        let (user, other, owner) = (1000, 1001, 0);
+        assert!(may_follow(user, 0o1777, owner, user) && may_follow(owner, 0o1777, owner, user));
+        assert!(!may_follow(other, 0o1777, owner, user) && !may_follow(other, 0o1777, owner, 0));
+        assert!(may_follow(other, 0o755, owner, user) && may_follow(other, 0o1775, owner, user));
+    }
+
+    #[test]
+    fn links_are_followed_one_by_one_and_not_for_ever() {
         let room = tempfile::tempdir().expect("a folder");
-        let (own, shared) = (room.path().join("own"), room.path().join("shared"));
-        fs::write(&own, "own").expect("written");
-        fs::create_dir(&shared).expect("made");
-        let link = shared.join("report.html");
-        symlink(&own, &link).expect("made");
-        let everybody = fs::Permissions::from_mode(0o1777);
-        fs::set_permissions(&shared, everybody).expect("changed");
-        write_whole(&link, b"mine").expect("one's own link");
-        std::os::unix::fs::lchown(&link, Some(65534), None).expect("changed");
-        let why = write_whole(&link, b"stolen").expect_err("another's").to_string();
-        assert!(why.contains("somebody else made"), "{why}");
-        assert_eq!(fs::read(&own).expect("there"), b"mine");
+        let at = |name: &str| room.path().join(name);
+        symlink("second", at("first")).expect("made");
+        symlink(at("file"), at("second")).expect("made");
+        write_whole(&at("first"), b"new").expect("written");
+        assert_eq!(fs::read(at("file")).expect("there"), b"new");
+        assert!(at("first").is_symlink() && at("second").is_symlink());
+        symlink("loop", at("loop")).expect("made");
+        write_whole(&at("loop"), b"lost").expect_err("no end");
+        write_whole(Path::new("/proc/self/fd/1"), b"").expect("standard output, whatever that is");
     }
 
     #[test]

@@ -238,8 +238,8 @@ impl Parts {
 
     fn format(&mut self, system: &str, at: &mut Cursor<'_>) -> Result<(), TraceDatError> {
         let text = at.sized("the formats of events")?;
-        // Not even an empty one is for nothing.
-        self.formats_bytes += text.len() + 1;
+        // Each is kept with its system's name.
+        self.formats_bytes += system.len() + text.len() + 1;
         if self.formats_bytes > at.bytes.len() {
             return Err(TraceDatError::Unknown("sections on each other"));
         }
@@ -368,6 +368,9 @@ mod tests {
         let mut parts = Parts::default();
         let mut read = || parts.format("sched", &mut Cursor { bytes: &bytes, at: 0 });
         read().expect("once");
-        assert_eq!(read(), Err(TraceDatError::Unknown("sections on each other")));
+        let refused = Err(TraceDatError::Unknown("sections on each other"));
+        assert_eq!(read(), refused);
+        let (long, mut parts) = ("x".repeat(100), Parts::default());
+        assert_eq!(parts.format(&long, &mut Cursor { bytes: &bytes, at: 0 }), refused);
     }
 }

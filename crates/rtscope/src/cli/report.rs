@@ -57,7 +57,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !record::is_one(&args.run)
         && out.is_none()
         && !args.json
-        && let Some(records) = lab_folder::all(&args.run)
+        && let Some(records) = lab_folder::all(&args.run)?
     {
         return all(&args.run, &records, &additions);
     }

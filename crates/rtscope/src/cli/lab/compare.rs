@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use rtscope_analyse::report::compare_lab as report;
-use rtscope_measure::{interrupt::Interrupt, recorder::write_whole};
+use rtscope_measure::interrupt::Interrupt;
 
 use super::{
     explain::explained,
@@ -14,6 +14,7 @@ use crate::{
     cli::{ending, print, print_folded},
     exit,
     output::shown,
+    record,
 };
 
 /// Compare two guests by the instructions of their worst wake-ups
@@ -66,9 +67,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let all = report::compare(&first, &second).ok_or_else(|| {
         anyhow!("the two records have no phase in common: compare records of the same plan")
     })?;
-    let page = args.other.join(report::PAGE);
-    write_whole(&page, report::page(&all, [&first, &second]).as_bytes())
-        .with_context(|| format!("can't write {}", page.display()))?;
+    let page = report::page(&all, [&first, &second]);
+    let page = record::write_in(&args.other, report::PAGE, page)?;
     if args.json {
         note!("Report: {}", page.display());
         print(&(serde_json::to_string_pretty(&all)? + "\n"))?;

@@ -52,10 +52,10 @@ pub(super) fn publish(
     (table, as_json): (&str, bool),
 ) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(document)? + "\n";
-    let (path, document) = (out.join("index.html"), out.join(name));
-    for (path, text) in [(&path, page), (&document, &text)] {
+    let path = out.join("index.html");
+    for (path, text) in [("index.html", page), (name, &text)] {
         // What the guests have shown, or why they have not, is not lost with the page.
-        record::write(path, text).inspect_err(|_| {
+        record::write_in(out, path, text).inspect_err(|_| {
             let _ = print(table);
         })?;
     }

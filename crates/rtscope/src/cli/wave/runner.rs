@@ -40,8 +40,10 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !process::die_with_parent(args.parent, signal::KILL) {
         return Ok(ExitCode::from(exit::ERROR));
     }
-    // The timer outlives the exec.
-    process::end_after(std::time::Duration::from_nanos(args.limit.0));
+    // The timer and the limit outlive the exec.
+    let limit = std::time::Duration::from_nanos(args.limit.0);
+    process::end_after(limit);
+    process::limit_real_time(limit);
     let scheduling = Scheduling::new(args.policy, PRIORITY)?;
     sched::place_exactly(&scheduling.on(args.cpus.clone()))?;
     let (program, words) = args.words.split_first().context("no program")?;

@@ -156,7 +156,7 @@ pub(super) fn finish_several(
     let document = serde_json::json!({ "lines": documents, "between": all });
     let document = serde_json::to_string_pretty(&document)? + "\n";
     if let Some(folder) = &outputs.out {
-        record::write(&folder.join("lines.json"), &document)?;
+        record::write_in(folder, "lines.json", &document)?;
         text += &format!("Captures: {}\n", shown(folder));
     }
     print(if outputs.json { &document } else { &text })?;
