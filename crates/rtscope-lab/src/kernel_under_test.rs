@@ -121,7 +121,7 @@ impl KernelUnderTest {
                     return prebuilt.modules(kernel, cache, report);
                 }
                 if let Some(dir) = kept.and_then(|kernel| kernel.modules()) {
-                    return Modules::open(&dir, release, cache, report);
+                    return Modules::of_kernel(&dir, release);
                 }
             }
             KernelSource::File(_) => {}

@@ -25,29 +25,25 @@ pub(crate) fn remove(folder: &Path) -> Result<(), LabError> {
             false => fs::remove_file(path),
         }
     })
-    .map_err(LabError::file("look through", folder))
+    .map_err(LabError::file("clean up", folder))
 }
 
 /// Refuses a folder that is a link or has links in it, before anything is written into it. One that isn't there has none.
 pub(crate) fn refuse(folder: &Path) -> Result<(), LabError> {
-    let refused = |path: &Path| {
+    if fs::symlink_metadata(folder).is_err() {
+        return Ok(());
+    }
+    let is_link = |path: &Path| {
         io::Error::other(format!(
-            "{} is a link, and may lead to a file of yours: remove it, or choose another folder with --out",
+            "{} is a symbolic link and may point to one of your files: remove it, or choose another folder with --out",
             path.display()
         ))
     };
-    match fs::symlink_metadata(folder) {
-        Err(_) => return Ok(()),
-        Ok(found) if found.is_symlink() => {
-            return Err(LabError::Refused(refused(folder).to_string()));
-        }
-        Ok(_) => {}
-    }
-    let looked = each(folder, &mut |path| match path.is_symlink() {
-        true => Err(refused(path)),
+    each(folder, &mut |path| match path.is_symlink() {
+        true => Err(is_link(path)),
         false => Ok(()),
-    });
-    looked.map_err(|e| LabError::Refused(e.to_string()))
+    })
+    .map_err(|e| LabError::Refused(format!("can't write into {}: {e}", folder.display())))
 }
 
 /// Calls for the folder, each folder below it before what is in it, and each thing that is no regular file.
@@ -81,7 +77,7 @@ mod tests {
         refuse(&folder).expect("no link");
         symlink(room.path(), inner.join("link")).expect("made");
         let why = refuse(&folder).expect_err("a link").to_string();
-        assert!(why.contains("slices/link is a link") && why.contains("--out"), "{why}");
+        assert!(why.contains("slices/link is a symbolic link") && why.contains("--out"), "{why}");
         fs::set_permissions(&inner, Permissions::from_mode(0o555)).expect("closed");
         remove(&folder).expect("removed");
         refuse(&folder).expect("no link");

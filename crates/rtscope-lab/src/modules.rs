@@ -31,8 +31,9 @@ const MODULES_BYTES_MAX: u64 = 1 << 30;
 pub struct Modules {
     dir: PathBuf,
     release: String,
-    /// They come from an archive, and so does their `modules.dep`. That of a system may name modules elsewhere.
-    is_unpacked: bool,
+    /// They come from an archive or with a kernel, and so does their `modules.dep`. That of a system may name modules
+    /// elsewhere.
+    is_foreign: bool,
 }
 
 /// A module for a guest.
@@ -75,7 +76,16 @@ impl Modules {
                 return Err(e);
             }
         }
-        Ok(Modules { is_unpacked: true, ..Modules::in_folder(&root, release)? })
+        Modules::of_kernel(&root, release)
+    }
+
+    /// Opens a folder with the modules of a kernel that somebody else may have built.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Modules::open).
+    pub fn of_kernel(folder: &Path, release: Option<&str>) -> Result<Modules, LabError> {
+        Ok(Modules { is_foreign: true, ..Modules::in_folder(folder, release)? })
     }
 
     /// The modules in a folder: it is `/lib/modules/RELEASE` itself, holds `RELEASE` folders, or is a
@@ -109,7 +119,7 @@ impl Modules {
         }
         let (name, dir) = named.pop().filter(|_| named.is_empty()).ok_or_else(none)?;
         let release = release.map_or(name, str::to_owned);
-        let modules = Modules { dir, release, is_unpacked: false };
+        let modules = Modules { dir, release, is_foreign: false };
         modules.require_order()?;
         Ok(modules)
     }
@@ -163,10 +173,10 @@ impl Modules {
         }
         let mut rest = MODULES_BYTES_MAX;
         let module = |path: &String| {
-            if self.is_unpacked && !links::stays_below(Path::new(path)) {
+            if self.is_foreign && !links::stays_below(Path::new(path)) {
                 return Err(LabError::Refused(format!(
-                    "the archive's modules.dep names {path:?}, outside of its folder: if you trust it, unpack it yourself \
-                     and name the folder"
+                    "the kernel's modules.dep names {path:?}, which is outside its folder: if you trust it, name the folder \
+                     with --modules"
                 )));
             }
             let body = unpacked(&self.dir.join(path), rest)?;
@@ -224,7 +234,7 @@ fn unpacked(path: &Path, bytes_max: u64) -> Result<Vec<u8>, LabError> {
     };
     if bytes.len() as u64 > bytes_max {
         return Err(LabError::Refused(format!(
-            "{} and the modules before it have more than {} MiB, unpacked: name fewer modules",
+            "{} and the modules before it exceed {} MiB when unpacked: name fewer modules",
             path.display(),
             MODULES_BYTES_MAX >> 20
         )));
@@ -361,7 +371,7 @@ kernel/drivers/net/wireguard/wireguard.ko: kernel/net/ipv4/udp_tunnel.ko.xz kern
         assert!(of("link").expect_err("a link").contains("can't read"));
         for name in ["named", "secret"] {
             let why = of(name).expect_err("outside");
-            assert!(why.contains("outside of its folder"), "{why}");
+            assert!(why.contains("outside its folder"), "{why}");
         }
     }
 

@@ -106,7 +106,7 @@ fn check(kernel: &KeptKernel, named: &Path) -> Result<(), LabError> {
     let words = [("release", &manifest.release), ("arch", &manifest.arch)];
     if let Some((what, word)) = words.iter().find(|(_, word)| word.contains('/')) {
         return Err(refused(format!(
-            "its {MANIFEST} has the {what} {word:?}, which names no folder"
+            "the {what} {word:?} in its {MANIFEST} has a slash in it: build or download the kernel again"
         )));
     }
     let others = [&manifest.config, &manifest.system_map, &manifest.modules, &manifest.dtbs];
@@ -117,14 +117,17 @@ fn check(kernel: &KeptKernel, named: &Path) -> Result<(), LabError> {
     let mut paths = others.into_iter().flatten().chain([&manifest.vmlinuz]);
     if let Some(path) = paths.find(|path| !is_inside(path)) {
         return Err(refused(format!(
-            "its {MANIFEST} names {}, outside of its folder",
+            "its {MANIFEST} names {}, which is a symbolic link or outside the kernel's folder: build or download the kernel again",
             path.display()
         )));
     }
     let key = &manifest.key;
     let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
     if !is_key || !kernel.vmlinuz().is_file() {
-        let message = format!("{} is damaged: its image or key is missing", named.display());
+        let message = format!(
+            "{} is damaged, because its image or key is missing: build or download it again",
+            named.display()
+        );
         return Err(LabError::Refused(message));
     }
     Ok(())
@@ -288,11 +291,20 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", kernel.dir.join("config")).expect("made");
         for (wrong, why) in [
             (named, "its kernel's name"),
-            (Manifest { release: "../../6.12".into(), ..good.clone() }, "names no folder"),
+            (Manifest { release: "../../6.12".into(), ..good.clone() }, "has a slash in it"),
             (Manifest { key: "caf\u{e9}caf\u{e9}".into(), ..good.clone() }, "key is missing"),
-            (Manifest { vmlinuz: "/etc/passwd".into(), ..good.clone() }, "outside of its folder"),
-            (Manifest { modules: Some("../x".into()), ..good.clone() }, "outside of its folder"),
-            (Manifest { config: Some("config".into()), ..good.clone() }, "outside of its folder"),
+            (
+                Manifest { vmlinuz: "/etc/passwd".into(), ..good.clone() },
+                "outside the kernel's folder",
+            ),
+            (
+                Manifest { modules: Some("../x".into()), ..good.clone() },
+                "outside the kernel's folder",
+            ),
+            (
+                Manifest { config: Some("config".into()), ..good.clone() },
+                "outside the kernel's folder",
+            ),
         ] {
             let said = of_folder(wrong).expect_err(why);
             assert!(said.contains(why), "{said}");

@@ -115,9 +115,12 @@ impl Counter {
             let owned = unsafe { OwnedFd::from_raw_fd(fd) };
             Ok(Counter { file: File::from(owned), user_only: exclude != 0 })
         };
+        // The kernel itself switches and migrates threads: without its part, both would be 0.
+        let is_the_kernels =
+            [CounterKind::CONTEXT_SWITCHES, CounterKind::MIGRATIONS].contains(&kind);
         match open(0) {
             // Without privilege the kernel's part stays hidden.
-            Err(error) if error.is_permission() => open(EXCLUDE_KERNEL),
+            Err(error) if error.is_permission() && !is_the_kernels => open(EXCLUDE_KERNEL),
             other => other,
         }
     }

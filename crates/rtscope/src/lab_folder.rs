@@ -11,7 +11,7 @@ use crate::{failure::Refused, output::shown, record::text_in};
 /// File of a lab's folder that lists its guests.
 const DOCUMENT: &str = "comparison.json";
 /// Its largest size: a guest of a large matrix takes some ten KiB.
-const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
+const COMPARISON_BYTES_MAX: u64 = 64 << 20;
 
 /// The part of the document that is needed here.
 #[derive(Debug, Deserialize)]
@@ -35,7 +35,7 @@ struct GuestCell {
 impl Document {
     fn read(folder: &Path) -> anyhow::Result<Document> {
         let failed = || format!("can't read {}", shown(folder.join(DOCUMENT)));
-        let text = text_in(folder, DOCUMENT, DOCUMENT_BYTES_MAX).with_context(failed)?;
+        let text = text_in(folder, DOCUMENT, COMPARISON_BYTES_MAX).with_context(failed)?;
         serde_json::from_str(&text).with_context(failed)
     }
 }
@@ -55,7 +55,7 @@ impl Guest {
             path.push(part);
             if !matches!(part, Component::Normal(_)) || path.is_symlink() {
                 return Err(Refused(format!(
-                    "{} names the record {record:?}, which is a link or not below it: name the record's own folder",
+                    "{} names the record {record:?}, which is a symbolic link or outside this folder: name the record's own folder instead",
                     shown(folder.join(DOCUMENT))
                 )));
             }

@@ -172,7 +172,7 @@ fn stored_codes(folder: &Path) -> anyhow::Result<Vec<String>> {
 fn kept<T: DeserializeOwned>(folder: &Path, name: &str) -> anyhow::Result<Option<T>> {
     // What changes a verdict is in the record itself.
     if folder.join(name).is_symlink() {
-        bail!("it is a link; remove it, or put the record's own file there");
+        bail!("it is a symbolic link: remove it, or replace it with the record's own file");
     }
     let text = match text_in(folder, name, KEPT_BYTES_MAX) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -269,7 +269,7 @@ pub(crate) fn text_in(folder: &Path, name: &str, bytes_max: u64) -> io::Result<S
     let path = folder.join(name);
     if !fs::metadata(&path)?.is_file() {
         return Err(io::Error::other(
-            "it is not a regular file; remove it, or put the record's own file there",
+            "it isn't a regular file: remove it, or replace it with the record's own file",
         ));
     }
     bounded_text(&path, bytes_max)

@@ -296,7 +296,7 @@ fn untold(observation: &Observation, threads: &[ObservedProgram<'_>]) -> Vec<Str
     } else if !(sources.switches && sources.timers) {
         untold.push("period, jitter, drift and missed periods: the kernel's trace could not be used (it needs root and a kernel with tracing)".to_owned());
     } else if threads.iter().all(|seen| seen.rhythm.is_none()) {
-        untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times. Use a longer --duration. If that doesn't help, no thread is periodic, or another thread arms its timer".to_owned());
+        untold.push("period, jitter, drift and missed periods: no thread was woken by its timer five times. Use a longer --duration. If that doesn't help, either no thread is periodic, or another thread arms the timer".to_owned());
     }
     let blind = |seen: &&ObservedProgram<'_>| {
         seen.judged && seen.rhythm.as_ref().is_some_and(|rhythm| !rhythm.tells_work())
@@ -493,6 +493,6 @@ mod tests {
         blind.threads[0].faults = Some(3);
         assert_eq!(codes(&blind, &Expectation::default()), ["page-faults"]);
         let quiet = seen(vec![thread(1, Policy::Fifo, vec![])]);
-        assert!(judge(&quiet, &Expectation::default()).untold[0].contains("timerfd"));
+        assert!(judge(&quiet, &Expectation::default()).untold[0].contains("another thread arms"));
     }
 }

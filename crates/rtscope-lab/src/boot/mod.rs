@@ -160,7 +160,7 @@ impl Ending {
                 "a part of the record was damaged on its way out of the guest".to_owned()
             }
             Ending::TooMuch(what) => {
-                format!("the guest was ended: it sent {what}, more than any record has")
+                format!("rtscope ended the guest because it sent more than {what}: read the end of its console")
             }
             Ending::DiskFull(folder) => format!(
                 "the disk of {} is full, so the guest's record could not be kept: make space \

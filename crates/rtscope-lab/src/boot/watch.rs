@@ -152,11 +152,11 @@ impl Watch {
             }
         };
         if self.said.len() > CONSOLE_BYTES_MAX {
-            self.verdict = Some(Ending::TooMuch("64 MiB to its console"));
+            self.verdict = Some(Ending::TooMuch("64 MiB of console output"));
             return more;
         }
         if self.noise_bytes > CONSOLE_BYTES_MAX {
-            self.verdict = Some(Ending::TooMuch("64 MiB beside its record"));
+            self.verdict = Some(Ending::TooMuch("64 MiB of data outside its record"));
         }
         let whole = self.said.rfind('\n').map_or("", |end| &self.said[..end]);
         let lines: Vec<&str> = console::agent_lines(whole).collect();

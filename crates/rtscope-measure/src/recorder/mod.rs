@@ -57,8 +57,8 @@ pub enum RecordError {
     #[error("{path} already holds a record: choose another folder with --out, or remove it", path = .0.display())]
     Occupied(PathBuf),
     #[error(
-        "{path} is a link, or a file that rtscope would take for a part of the new record: remove it, or choose another \
-         folder with --out",
+        "{path} is a symbolic link, or a file that rtscope would read as part of the new record: remove it, or choose \
+         another folder with --out",
         path = .0.display()
     )]
     Prepared(PathBuf),

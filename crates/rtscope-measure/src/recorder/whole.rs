@@ -39,8 +39,8 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
         let folder = folder.unwrap_or(Path::new("."));
         let found = fs::metadata(folder)?;
         if !may_follow(link.uid(), found.mode(), found.uid(), process::user()) {
-            let why = "it is a link that somebody else made, in a folder that all may write to: remove it, or name \
-                       another place";
+            let why = "it is another user's symbolic link in a folder that everyone can write to: remove it, or \
+                       choose another path";
             return Err(io::Error::other(why));
         }
         let next = folder.join(fs::read_link(&path)?);
@@ -50,7 +50,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
         }
         path = next;
     }
-    Err(io::Error::other("it leads through too many links"))
+    Err(io::Error::other("too many levels of symbolic links: name the file itself"))
 }
 
 /// The rule of `protected_symlinks` (`may_follow_link` in the kernel's `fs/namei.c`), by the owner of a link and the mode

@@ -40,6 +40,8 @@ pub enum TraceDatError {
     Clock(String),
     #[error("the file has {0} that rtscope doesn't know")]
     Unknown(&'static str),
+    #[error("the file has overlapping {0}: it is damaged, so copy or record it again")]
+    Overlapping(&'static str),
 }
 
 /// What a file holds.
@@ -241,7 +243,7 @@ impl Parts {
         // Each is kept with its system's name.
         self.formats_bytes += system.len() + text.len() + 1;
         if self.formats_bytes > at.bytes.len() {
-            return Err(TraceDatError::Unknown("sections on each other"));
+            return Err(TraceDatError::Overlapping("sections"));
         }
         self.formats.push((format!("{system}/{}", name_of(&text)), text));
         Ok(())
@@ -297,7 +299,7 @@ impl Parts {
         // Pages of CPUs that lie on each other would give any number of events.
         let size = self.cpus.iter().fold(0_u64, |sum, cpu| sum.saturating_add(cpu.2));
         if size > bytes.len() as u64 {
-            return Err(TraceDatError::Cut("the events"));
+            return Err(TraceDatError::Overlapping("buffers"));
         }
         let layout = Layout::parse(&self.header_page);
         let layout = layout.ok_or(TraceDatError::Unknown("a form of pages"))?;
@@ -361,14 +363,14 @@ mod tests {
     fn parts_that_lie_on_each_other_are_refused() {
         let twice = Parts { cpus: vec![(0, 0, 60), (1, 0, 60)], ..Parts::default() };
         let why = twice.decode(&[0; 100]).expect_err("more than there is");
-        assert_eq!(why, TraceDatError::Cut("the events"));
+        assert_eq!(why, TraceDatError::Overlapping("buffers"));
 
         let size = 60_u64.to_ne_bytes();
         let bytes = [&size[..], &[b'x'; 60]].concat();
         let mut parts = Parts::default();
         let mut read = || parts.format("sched", &mut Cursor { bytes: &bytes, at: 0 });
         read().expect("once");
-        let refused = Err(TraceDatError::Unknown("sections on each other"));
+        let refused = Err(TraceDatError::Overlapping("sections"));
         assert_eq!(read(), refused);
         let (long, mut parts) = ("x".repeat(100), Parts::default());
         assert_eq!(parts.format(&long, &mut Cursor { bytes: &bytes, at: 0 }), refused);

@@ -212,7 +212,9 @@ fn address_of(option: &str, host: &str, port: u16) -> anyhow::Result<SocketAddr>
             "{option} {host}: no such host; write a name or an address, with :PORT if it is not {port}"
         )
     };
-    found.with_context(advice)?.next().with_context(advice)
+    let all: Vec<SocketAddr> = found.with_context(advice)?.collect();
+    // A server listens on IPv4 unless it is told otherwise.
+    all.iter().find(|one| one.is_ipv4()).or(all.first()).copied().with_context(advice)
 }
 
 fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {

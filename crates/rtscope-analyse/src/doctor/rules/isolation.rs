@@ -378,17 +378,23 @@ fn workqueues(x: &Examined<'_>) -> Option<Symptom> {
     let path = "sys/devices/virtual/workqueue/cpumask";
     let both = x.facts.mask(path)?.common(&x.isolated());
     (!both.is_empty() && !x.housekeeping().is_empty()).then(|| {
-        let mask = x
-            .housekeeping()
-            .iter()
-            .filter(|cpu| *cpu < 64)
-            .fold(0_u64, |mask, cpu| mask | 1 << cpu);
         Symptom::new(
             format!("unbound kernel work may run on isolated {}", cpus_text(&both)),
-            mend::write(path, &format!("{mask:x}")),
+            mend::write(path, &mask_text(&x.housekeeping())),
         )
         .shown_by(format!("/{path}"), x.facts.text(path).unwrap_or_default())
     })
+}
+
+/// CPUs as the kernel reads a mask: hexadecimal, at most 32 bits between two commas (`bitmap_parse`).
+fn mask_text(cpus: &CpuSet) -> String {
+    let word = |n: u32| {
+        let of_word = cpus.iter().filter(|cpu| cpu / 32 == n);
+        of_word.fold(0_u32, |mask, cpu| mask | 1 << (cpu % 32))
+    };
+    let highest = cpus.last().unwrap_or(0) / 32;
+    let rest = (0..highest).rev().map(|n| format!(",{:08x}", word(n)));
+    format!("{:x}", word(highest)) + &rest.collect::<String>()
 }
 
 fn watchdog(x: &Examined<'_>) -> Option<Symptom> {
@@ -412,4 +418,18 @@ fn vm_statistics(x: &Examined<'_>) -> Option<Symptom> {
         Symptom::new(text, mend::sysctl("vm/stat_interval", "120"))
             .shown_by("/proc/sys/vm/stat_interval", seconds)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_has_at_most_32_bits_between_commas() {
+        for (cpus, mask) in
+            [("0-1", "3"), ("0,32", "1,00000001"), ("64,95", "80000001,00000000,00000000")]
+        {
+            assert_eq!(mask_text(&cpus.parse().expect("CPUs")), mask);
+        }
+    }
 }

@@ -273,21 +273,28 @@ impl<'a> Timeline<'a> {
         is_same.then(|| ran_ns.saturating_sub(ns))
     }
 
-    /// How long preemption was off at least while the thread of an instant ran, from a wake-up on: from the first to
-    /// the last event that shows it. An interrupt's event shows it of what was interrupted.
+    /// How long preemption was off at least while the thread of an instant ran, from a wake-up on: the longest stretch
+    /// between two events that show it, without one between them that shows the opposite. An interrupt's event shows it
+    /// of what was interrupted.
     pub(super) fn preempt_off_ns(&self, waking_ns: u64, at_ns: u64) -> Option<u64> {
-        let shows = |event: &&&Event| {
-            event.preempt_depth > 0
-                && enters(event).is_some_and(|s| !matches!(s, Section::Expiry(_)))
-        };
+        let shows =
+            |event: &&&Event| enters(event).is_some_and(|s| !matches!(s, Section::Expiry(_)));
         let is_switch = |event: &&&Event| matches!(event.what, What::Switch { .. });
         let switches = || self.events.iter().filter(is_switch).map(|event| event.at_ns);
         let from_ns = switches().take_while(|ns| *ns <= at_ns).last().unwrap_or(0).max(waking_ns);
         let to_ns = switches().find(|ns| *ns > at_ns).unwrap_or(u64::MAX);
         let within = self.events.iter().filter(|event| (from_ns..=to_ns).contains(&event.at_ns));
-        let shown: Vec<u64> = within.filter(shows).map(|event| event.at_ns).collect();
-        let (first, last) = (shown.first()?, shown.last()?);
-        Some(last - first).filter(|ns| *ns > 0)
+        let (mut longest_ns, mut since_ns) = (0, None);
+        for event in within.filter(shows) {
+            match event.preempt_depth {
+                0 => since_ns = None,
+                _ => {
+                    longest_ns =
+                        (event.at_ns - *since_ns.get_or_insert(event.at_ns)).max(longest_ns)
+                }
+            }
+        }
+        Some(longest_ns).filter(|ns| *ns > 0)
     }
 }
 

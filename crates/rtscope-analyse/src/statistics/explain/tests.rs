@@ -231,6 +231,14 @@ fn a_thread_of_higher_priority_interferes_and_one_of_lower_priority_blocks() {
         on(0, 2_018, 9, 2, What::Leave(irq())),
     ]);
     late.events.sort_by_key(|event| event.at_ns);
+    // It was on in between.
+    let mut on_again = late.clone();
+    on_again
+        .events
+        .extend([on(0, 2_014, 9, 0, What::Enter(irq())), on(0, 2_015, 9, 0, What::Leave(irq()))]);
+    on_again.events.sort_by_key(|event| event.at_ns);
+    let on_again = explain(&record(on_again)).remove(0);
+    assert_eq!(on_again.pieces.iter().find_map(|piece| piece.place.as_deref()), None);
     let explained = explain(&record(late.clone())).remove(0);
     let all = pieces(late);
     has(&all, PieceKind::Interference, "hog-8 (real-time priority 99)", 1_000);
