@@ -85,7 +85,10 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::os::{
+        fd::AsRawFd,
+        unix::fs::{FileTypeExt, symlink},
+    };
 
     use super::*;
 
@@ -123,7 +126,12 @@ mod tests {
         assert!(at("first").is_symlink() && at("second").is_symlink());
         symlink("loop", at("loop")).expect("made");
         write_whole(&at("loop"), b"lost").expect_err("no end");
-        write_whole(Path::new("/proc/self/fd/1"), b"").expect("standard output, whatever that is");
+        // What /proc/self/fd leads to may have no name.
+        let (mut reader, writer) = io::pipe().expect("a pipe");
+        let name = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        write_whole(Path::new(&name), b"written").expect("a pipe takes it");
+        drop(writer);
+        assert_eq!(io::read_to_string(&mut reader).expect("read"), "written");
     }
 
     #[test]
