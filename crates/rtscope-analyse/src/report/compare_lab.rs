@@ -295,7 +295,7 @@ pub fn page(all: &InstructionComparison, explained: [&Explanation; 2]) -> String
         plot_rules: plot::dark_rules(),
         headline: headline(all),
         phases: all.phases.iter().map(&mut shown).collect(),
-        json: super::harmless_json(&serde_json::to_string(all).expect("plain fields")),
+        json: super::harmless_json(all),
         all,
     };
     page.render().expect("a string takes every text")

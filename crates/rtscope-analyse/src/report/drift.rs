@@ -349,7 +349,7 @@ pub fn page(record: &DriftRecord) -> String {
         plot: phase::draw(&curves, &headline),
         headline,
         work: record.threads.iter().find_map(|one| one.work_ns).map(|ns| Nanos(ns).to_string()),
-        json: super::harmless_json(&document(record).to_string()),
+        json: super::harmless_json(&document(record)),
         rows,
         step: in_step(record).map(StepView::new),
         record,

@@ -418,7 +418,7 @@ pub fn page(record: &ExplainRecord) -> String {
         culprits: all.culprits.iter().map(CulpritRow::new).collect(),
         spikes: all.spikes.iter().enumerate().map(shown).collect(),
         limits: limits(record),
-        json: super::harmless_json(&document(record).to_string()),
+        json: super::harmless_json(&document(record)),
         record,
     };
     page.render().expect("a string takes every text")

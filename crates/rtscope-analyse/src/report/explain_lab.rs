@@ -308,7 +308,7 @@ pub fn page(all: &Explanation) -> String {
         culprits: all.culprits(),
         limits: all.limits(),
         events: all.events.as_ref().map(|it| (agreement_text(it), disagreements(it))),
-        json: super::harmless_json(&without_stacks(document(all)).to_string()),
+        json: super::harmless_json(&without_stacks(document(all))),
         all,
     };
     page.render().expect("a string takes every text")

@@ -132,7 +132,7 @@ pub fn page(all: &FleetComparison) -> String {
         headline: all.headline(),
         all,
         worth: all.worth(),
-        json: super::harmless_json(&serde_json::to_string(all).expect("plain fields")),
+        json: super::harmless_json(all),
     };
     page.render().expect("writing to a string never fails")
 }

@@ -301,7 +301,7 @@ pub fn page(record: &Interruptions) -> String {
         rows: record.rows.iter().map(row).collect(),
         hours: if hours > 1 { (1..=hours).collect() } else { Vec::new() },
         limits: limits(record),
-        json: super::harmless_json(&document(record).to_string()),
+        json: super::harmless_json(&document(record)),
         record,
     };
     page.render().expect("a string takes every text")

@@ -24,8 +24,9 @@ pub mod tune;
 pub mod wave;
 pub mod worst_lab;
 
-/// JSON without a character that could end a script element or start a comment in one.
-pub(crate) fn harmless_json(json: &str) -> String {
+/// A document of plain fields as JSON, without a character that could end a script element or start a comment in one.
+pub(crate) fn harmless_json(document: &impl serde::Serialize) -> String {
+    let json = serde_json::to_string(document).expect("plain fields");
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")

@@ -327,7 +327,7 @@ pub fn page(record: &CounterRecord, published: &[PublishedBesideOurs]) -> String
         runs: counted(runs, "run"),
         rows: rows(record),
         notes: notes(record),
-        json: super::harmless_json(&document(record, published).to_string()),
+        json: super::harmless_json(&document(record, published)),
         published,
         record,
     };

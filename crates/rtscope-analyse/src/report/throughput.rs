@@ -352,7 +352,7 @@ pub fn page(record: &ThroughputRecord, published: &[PublishedBesideOurs]) -> Str
         published,
         place: record.rest.as_ref().map_or(String::new(), |one| one.placement.to_string()),
         rows: rows(record),
-        json: super::harmless_json(&document(record, published).to_string()),
+        json: super::harmless_json(&document(record, published)),
         findings,
         record,
     };

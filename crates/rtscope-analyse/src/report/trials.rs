@@ -358,7 +358,7 @@ pub fn page(all: &TuneTrials) -> String {
         plot_rules: plot::dark_rules(),
         headline: headline(all),
         series: together.into_iter().chain(alone).collect(),
-        json: super::harmless_json(&serde_json::to_string(all).expect("plain fields")),
+        json: super::harmless_json(all),
         all,
     };
     page.render().expect("a string takes every text")

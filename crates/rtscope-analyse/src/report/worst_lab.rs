@@ -238,7 +238,7 @@ pub fn page(all: &WorstSearch, explained: Option<&Explanation>) -> String {
         aims: all.aims.iter().map(aim_row).collect(),
         plots: plots.map(|one| (spike::draw(&one.explained, 1), flame::draw(&one.stacks, 1))),
         replay: replay(all),
-        json: super::harmless_json(&serde_json::to_string(all).expect("plain fields")),
+        json: super::harmless_json(all),
         all,
     };
     page.render().expect("a string takes every text")

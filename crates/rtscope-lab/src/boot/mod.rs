@@ -130,6 +130,11 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Whether the guest itself said so, after all that it had to send.
+    fn is_the_guests(&self) -> bool {
+        matches!(self, Ending::Sent | Ending::Failed(_))
+    }
+
     /// What happened and what to do about it, as a sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -195,9 +200,8 @@ pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
         }
         watch.tell_if_mute(&emulator, order);
         if let Some(ending) = watch.verdict.take() {
-            let is_whole = matches!(ending, Ending::Sent | Ending::Failed(_));
             in_order = match order.line.log {
-                Some(_) if is_whole => watch.see_out(&mut emulator, order),
+                Some(_) if ending.is_the_guests() => watch.see_out(&mut emulator, order),
                 _ => emulator.wait(END_GRACE),
             };
             break ending;
@@ -227,12 +231,12 @@ pub fn boot(order: &mut Boot<'_>) -> Result<BootEnd, LabError> {
     };
     drop(emulator);
     let _ = fs::remove_file(channel);
-    if watch.channel.is_none() && matches!(ending, Ending::Sent | Ending::Failed(_)) {
+    if watch.channel.is_none() && ending.is_the_guests() {
         // The record went through the console, and is no part of what the console said.
         fs::write(console, &watch.said).map_err(LabError::file("write", console))?;
     }
     // The emulator says nothing of what it could not write.
-    let lost = !matches!(ending, Ending::Sent | Ending::Failed(_) | Ending::Interrupted);
+    let lost = !ending.is_the_guests() && ending != Ending::Interrupted;
     let ending = match console.parent() {
         Some(folder) if lost && is_full(folder) => Ending::DiskFull(folder.to_owned()),
         _ => ending,

@@ -78,6 +78,7 @@ pub(super) struct Watch {
     /// How many of the agent's lines were handed on.
     lines: usize,
     pub(super) files: BTreeMap<String, Vec<u8>>,
+    /// Of all files, with what each takes besides.
     files_bytes: u64,
     /// What came over the record's line and is no part of it.
     noise_bytes: usize,

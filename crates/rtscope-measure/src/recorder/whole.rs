@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rtscope_sys::process;
+use rtscope_sys::{process, tree::create_anew};
 
 /// Writes a file by way of a second name, so that a reader never sees half of it. A link stays one, and a device or a pipe
 /// is written to.
@@ -73,9 +73,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = path.with_file_name(name);
-    let _ = fs::remove_file(&part);
-    let written = OpenOptions::new().write(true).create_new(true).open(&part);
-    let written = written.and_then(|mut file| file.write_all(bytes));
+    let written = create_anew(&part).and_then(|mut file| file.write_all(bytes));
     let written = written.and_then(|()| fs::rename(&part, path));
     if written.is_err() {
         let _ = fs::remove_file(&part);

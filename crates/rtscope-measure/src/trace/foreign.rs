@@ -137,6 +137,11 @@ impl<'a> Cursor<'a> {
 /// The pages of a CPU: its number, and where they lie.
 type Extent = (u32, u64, u64);
 
+/// How long the pages of all CPUs are.
+fn size_of(cpus: &[Extent]) -> u64 {
+    cpus.iter().fold(0, |sum, cpu| sum.saturating_add(cpu.2))
+}
+
 /// What was read of a file.
 #[derive(Debug, Default)]
 struct Parts {
@@ -285,8 +290,7 @@ impl Parts {
         for _ in 0..at.u32("the buffers")? {
             cpus.push((at.u32("the buffers")?, at.u64("the buffers")?, at.u64("the buffers")?));
         }
-        let size = |cpus: &[Extent]| cpus.iter().fold(0, |sum: u64, cpu| sum.saturating_add(cpu.2));
-        if self.cpus.is_empty() || size(&cpus) > size(&self.cpus) {
+        if self.cpus.is_empty() || size_of(&cpus) > size_of(&self.cpus) {
             (self.cpus, self.clock, self.page_size) = (cpus, clock_of(&clock), page_size);
         }
         Ok(())
@@ -297,8 +301,7 @@ impl Parts {
             return Err(TraceDatError::Clock(self.clock));
         }
         // Pages of CPUs that lie on each other would give any number of events.
-        let size = self.cpus.iter().fold(0_u64, |sum, cpu| sum.saturating_add(cpu.2));
-        if size > bytes.len() as u64 {
+        if size_of(&self.cpus) > bytes.len() as u64 {
             return Err(TraceDatError::Overlapping("buffers"));
         }
         let layout = Layout::parse(&self.header_page);

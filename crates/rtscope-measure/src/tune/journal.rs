@@ -323,7 +323,12 @@ pub(super) fn find_all(dir: &Path) -> io::Result<Vec<Found>> {
 
 /// A journal says what to write into the kernel: nobody else's is believed.
 fn is_own_file(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.uid() == process::user())
+    is_file_of(path, &[process::user()])
+}
+
+/// Whether one of these users has a regular file there: another user may have put a pipe or a link in its place.
+pub(super) fn is_file_of(path: &Path, users: &[u32]) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && users.contains(&found.uid()))
 }
 
 pub(super) fn parse(author: Author, bytes: &[u8], path: PathBuf) -> Found {

@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -10,7 +9,7 @@ use rtscope_sys::{Error, process, tree::Tree};
 
 use super::{
     change::{Change, ChangeKind},
-    journal::{Author, Found, Lock, Owner, find_all, find_left, named, parse},
+    journal::{Author, Found, Lock, Owner, find_all, find_left, is_file_of, named, parse},
     request::is_gone,
 };
 
@@ -201,17 +200,11 @@ pub fn holders(journal_dir: &Path) -> Vec<Holder> {
         .unwrap_or_default()
         .into_iter()
         .filter_map(process)
-        .filter(|(owner, path)| owner.is_alive() && is_believed(path))
+        .filter(|(owner, path)| owner.is_alive() && is_file_of(path, &[0, process::user()]))
         .map(holder)
         .collect();
     holders.sort_by_key(|holder| holder.pid);
     holders
-}
-
-/// Whether a journal is this user's or root's. Another user may have made the folder, with pipes in it.
-fn is_believed(path: &Path) -> bool {
-    std::fs::symlink_metadata(path)
-        .is_ok_and(|found| found.is_file() && [0, process::user()].contains(&found.uid()))
 }
 
 /// True when nothing is left to do.

@@ -212,9 +212,8 @@ fn address_of(option: &str, host: &str, port: u16) -> anyhow::Result<SocketAddr>
             "{option} {host}: no such host; write a name or an address, with :PORT if it is not {port}"
         )
     };
-    let all: Vec<SocketAddr> = found.with_context(advice)?.collect();
     // A server listens on IPv4 unless it is told otherwise.
-    all.iter().find(|one| one.is_ipv4()).or(all.first()).copied().with_context(advice)
+    found.with_context(advice)?.min_by_key(SocketAddr::is_ipv6).with_context(advice)
 }
 
 fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {

@@ -244,7 +244,7 @@ pub fn page(record: &ExperimentRecord) -> String {
             },
         ),
         quantum: Nanos(record.rules.rr_quantum_ns).to_string(),
-        json: crate::report::harmless_json(&document(record).to_string()),
+        json: crate::report::harmless_json(&document(record)),
         rows,
         record,
     };

@@ -286,13 +286,12 @@ impl<'a> Timeline<'a> {
         let within = self.events.iter().filter(|event| (from_ns..=to_ns).contains(&event.at_ns));
         let (mut longest_ns, mut since_ns) = (0, None);
         for event in within.filter(shows) {
-            match event.preempt_depth {
-                0 => since_ns = None,
-                _ => {
-                    longest_ns =
-                        (event.at_ns - *since_ns.get_or_insert(event.at_ns)).max(longest_ns)
-                }
+            if event.preempt_depth == 0 {
+                since_ns = None;
+                continue;
             }
+            let since_ns = *since_ns.get_or_insert(event.at_ns);
+            longest_ns = longest_ns.max(event.at_ns - since_ns);
         }
         Some(longest_ns).filter(|ns| *ns > 0)
     }
