@@ -61,19 +61,7 @@ pub(super) fn transfer(
     duration: Duration,
     interrupt: &Interrupt,
 ) -> io::Result<(Sent, Received)> {
-    let begin = Instant::now();
-    // It takes one test at a time, and between two of them it listens anew.
-    let passes = |error: &io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock => begin.elapsed() < PATIENCE,
-        io::ErrorKind::ConnectionRefused => begin.elapsed() < READY,
-        _ => false,
-    };
-    let mut test = loop {
-        match Test::begin(address, window_bytes, duration) {
-            Err(error) if passes(&error) => thread::sleep(RETRY),
-            other => break other?,
-        }
-    };
+    let mut test = Test::begin_when_ready(address, window_bytes, duration)?;
     test.expect(state::CREATE_STREAMS)?;
     let mut data = TcpStream::connect_timeout(&address, PATIENCE)?;
     data.write_all(&test.cookie)?;
@@ -125,6 +113,32 @@ struct Test {
 }
 
 impl Test {
+    /// Begins as soon as the server is ready: it takes one test at a time, and between two of them it
+    /// listens anew. It refuses who comes meanwhile, and resets who waited at its old socket.
+    fn begin_when_ready(
+        address: SocketAddr,
+        window_bytes: u64,
+        duration: Duration,
+    ) -> io::Result<Test> {
+        use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, WouldBlock};
+        let begin = Instant::now();
+        loop {
+            let error = match Test::begin(address, window_bytes, duration) {
+                Ok(test) => return Ok(test),
+                Err(error) => error,
+            };
+            let patience = match error.kind() {
+                WouldBlock => PATIENCE,
+                ConnectionRefused | ConnectionReset | BrokenPipe => READY,
+                _ => return Err(error),
+            };
+            if begin.elapsed() > patience {
+                return Err(error);
+            }
+            thread::sleep(RETRY);
+        }
+    }
+
     /// Connects and says what is to be sent.
     fn begin(address: SocketAddr, window_bytes: u64, duration: Duration) -> io::Result<Test> {
         let control = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -250,6 +264,24 @@ mod tests {
         let said = refused(&[state::SERVER_ERROR], &[0, 0, 0, 29, 0, 0, 0, 105]);
         assert!(said.contains("error 29") && said.contains("window"), "{said}");
         assert!(refused(&[72], b"").contains("state 72"));
+    }
+
+    #[test]
+    fn who_is_reset_between_two_tests_tries_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let serving = thread::spawn(move || {
+            let (early, _) = listener.accept().expect("a client");
+            // A socket that is closed with bytes that nobody read resets its peer.
+            assert!(early.peek(&mut [0]).expect("a cookie") > 0);
+            drop(early);
+            let (mut control, _) = listener.accept().expect("the client again");
+            control.write_all(&state::PARAM_EXCHANGE.to_be_bytes()).expect("told");
+            let _ = control.read_to_end(&mut Vec::new());
+        });
+        let begun = Test::begin_when_ready(address, 65_536, Duration::from_secs(1));
+        drop(begun.expect("the second try succeeds"));
+        serving.join().expect("no panic");
     }
 
     #[test]
