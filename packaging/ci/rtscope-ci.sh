@@ -11,7 +11,8 @@
 #   exports/NAME/junit.xml      its requirements for the CI server
 #   exports/NAME/markdown.md    its verdict for a summary
 #
-# The exit code is that of rtscope: 0 pass, 2 fail, 3 inconclusive, 1 for whatever else went wrong.
+# The exit code is that of rtscope: 0 pass, 2 fail, 3 inconclusive, 64 if it refused to begin, 1 for whatever else went
+# wrong. It refuses a folder that has the results of another kernel: remove it before each build.
 
 rtscope=${RTSCOPE:-rtscope}
 out=${RTSCOPE_OUT:-rtscope-results}
@@ -20,7 +21,8 @@ out=${RTSCOPE_OUT:-rtscope-results}
 code=$?
 
 for plan in "$out"/*/plan.toml; do
-    [ -f "$plan" ] || continue
+    # What is there after a refusal is from another run.
+    [ -f "$plan" ] && [ "$code" -ne 64 ] || continue
     record=${plan%/plan.toml}
     # Without the exports the server would show nothing: then a pass is none.
     "$rtscope" export "$record" --format junit,markdown --out "$out/exports/${record##*/}" ||

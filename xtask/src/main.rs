@@ -1,5 +1,5 @@
 //! The project's own chores: `cargo xtask test`, `tidy`, `icount`, `bench`, `fuzz`, `mutants`, `coverage`, `soak`,
-//! `lab-repeat`, `documents`, `book`, `gallery`, `notices`, `packaging` and `dist`.
+//! `lab-repeat`, `documents`, `book`, `gallery`, `notices`, `packaging`, `formats` and `dist`.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod busy;
 mod coverage;
 mod dist;
 mod documents;
+mod formats;
 mod fuzz;
 mod gallery;
 mod icount;
@@ -122,6 +123,11 @@ const CHORES: &[Chore] = &[
         name: "packaging",
         about: "write the recipes of other build systems in packaging/ [--check] [--archive FILE]",
         run: packaging::run,
+    },
+    Chore {
+        name: "formats",
+        about: "write docs/format/json.md, the keys of the JSON documents [--check]",
+        run: formats::run,
     },
     Chore {
         name: "dist",

@@ -191,7 +191,9 @@ impl LavaJob {
             format!("cat > plan.toml <<'{PLAN_MARK}'\n{plan}\n{PLAN_MARK}\n"),
             "rm -rf run; code=0; ./rtscope run plan.toml --out run || code=$?".to_owned(),
             "./rtscope export run --format lava || true".to_owned(),
-            "case $code in 0) result=pass;; 3) result=unknown;; *) result=fail;; esac".to_owned(),
+            "case $code in 0) result=pass;; 2) result=fail;; 3) result=unknown;; *) lava-test-raise \
+             \"rtscope could not measure (exit code $code)\";; esac"
+                .to_owned(),
             "lava-test-case rtscope --result $result".to_owned(),
         ]);
         steps

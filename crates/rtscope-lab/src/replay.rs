@@ -291,11 +291,12 @@ fn keep(
         Way::Log => "replayed",
         Way::Fresh => "fresh",
     };
-    let kept = record.with_file_name(format!("{name}.{suffix}"));
+    // What has the first name already may be worth as much.
+    let more = (2..).map(|n| format!("{name}.{suffix}-{n}"));
+    let names = std::iter::once(format!("{name}.{suffix}")).chain(more);
+    let mut places = names.map(|name| record.with_file_name(name));
+    let kept = places.find(|place| place.symlink_metadata().is_err()).unwrap_or(record);
     let failed = |e| LabError::file("keep the differing files in", &kept)(e);
-    if kept.exists() {
-        fs::remove_dir_all(&kept).map_err(failed)?;
-    }
     match way {
         Way::Fresh => kept::copy(again, &kept)?,
         Way::Log => {

@@ -132,7 +132,7 @@ pub fn verify(root: &Path, kernel: Option<&KeptKernel>) -> Result<Verification, 
         Some(kernel) => Some(kernel.identity()),
         None => journal::all(root)?
             .into_iter()
-            .rfind(|found| found.done)
+            .rfind(|found| found.done && found.heading.parameters.is_none())
             .map(|found| found.heading.kernel),
     };
     verify_against(root, expected)
@@ -278,6 +278,29 @@ mod tests {
         let found = verify(root.path(), Some(&kernel(folder.path(), |_| {}))).expect("read");
         assert!(found.passed(), "{found:#?}");
         assert_eq!(found.running.build_id, Some("ab".repeat(20)));
+    }
+
+    #[test]
+    fn boot_parameters_above_a_kernel_are_no_kernel() {
+        let root = system("#1 SMP PREEMPT_RT Thu");
+        let folder = tempfile::tempdir().expect("a folder");
+        let kernel = kernel(folder.path(), |_| {}).identity();
+        let journal = |kernel: Identity, parameters: Option<String>| {
+            let heading =
+                journal::Heading { kernel, layout: crate::install::BootLayout::Grub, parameters };
+            let mut steps = crate::install::Steps::default();
+            let mut journal =
+                journal::Journal::begin(root.path(), &heading, &mut steps).expect("begun");
+            journal.add(&journal::JournalLine::Done, &mut steps).expect("done");
+        };
+        journal(kernel.clone(), None);
+        journal(
+            Identity { name: "boot parameters".into(), ..Identity::default() },
+            Some("nosmt".into()),
+        );
+        let found = verify(root.path(), None).expect("read");
+        assert_eq!(found.expected, Some(kernel));
+        assert!(found.passed(), "{found:#?}");
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub(crate) fn run() -> Result<bool> {
         1 => println!("tidy: 1 problem"),
         n => println!("tidy: {n} problems"),
     }
-    Ok(problems.is_empty())
+    Ok(problems.is_empty() && crate::formats::run(&["--check"])?)
 }
 
 /// The source that lists the verbs of the command line.

@@ -156,8 +156,10 @@ fn answer(changes: &[CellComparison], figures: usize, refused: usize) -> String 
     }
     let independent = changes.iter().any(|change| change.basis == Basis::Independent);
     let caveat = if independent { ", if wake-ups are independent" } else { "" };
+    let is_by_runs = changes.iter().all(|change| change.basis == Basis::Runs);
+    let alike = if is_by_runs { "" } else { "without differences from run to run, " };
     format!(
-        "different{caveat}: {}. Compared: {looked}; equal systems are called different in at most 5 % of \
+        "different{caveat}: {}. Compared: {looked}; {alike}equal systems are called different in at most 5 % of \
          comparisons{open}",
         different.join("; ")
     )

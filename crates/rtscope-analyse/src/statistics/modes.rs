@@ -4,7 +4,7 @@
 //! wakes differently from a busy one, a device's interrupt comes in between, once in a while a
 //! management interrupt. A second hump means a second cause.
 //!
-//! The buckets are gathered into classes at least [`CLASS_SHARE`] of their latency wide. A hump counts
+//! The buckets are gathered into classes at most [`CLASS_SHARE`] of their latency wide, or of one bucket. A hump counts
 //! when what lies between it and a larger neighbour is too thin to be chance: of the latencies in the hump's densest class
 //! and in the valley, so many in the class would come about with a chance of less than
 //! [`CHANCE`] (a binomial test), and the valley is at most [`DEPTH`] as dense as the top.
@@ -21,7 +21,7 @@ use statrs::distribution::{Beta, ContinuousCDF};
 
 use crate::number::grouped;
 
-/// Least width of a class as a share of its latency.
+/// Largest width of a class of several buckets, as a share of its latency.
 const CLASS_SHARE: f64 = 0.08;
 
 /// A hump that is this likely to be chance is none.

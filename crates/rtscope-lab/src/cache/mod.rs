@@ -103,6 +103,14 @@ pub struct Identity {
     pub real_time: Option<bool>,
 }
 
+impl Identity {
+    /// One line that names the kernel.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} {}", self.name, self.release)
+    }
+}
+
 impl KeptKernel {
     /// What tells it from every other.
     #[must_use]

@@ -3,18 +3,19 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
 
+use flate2::read::GzDecoder;
 use rtscope_sys::tree::create_anew;
 
 use super::{
     below,
     journal::{FoundJournal, Journal, JournalLine, sync_folder},
-    marked_block::Mark,
+    marked_block::{Mark, is_marked, without_block},
     steps::Steps,
 };
 use crate::{digest, disk::Demand, error::LabError, tool};
@@ -58,6 +59,8 @@ pub(super) enum Change {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
     Copy(PathBuf),
+    /// A file that gzip packed, unpacked.
+    Unpacked(PathBuf),
     Text(String),
     /// What a program writes into the file that is its last argument but `then` ones.
     Made {
@@ -137,7 +140,13 @@ impl Change {
         if self.is_taken() {
             return Err(LabError::Refused(format!("{} is there already", place.display())));
         }
-        journal.add(&JournalLine::New { path }, steps)?;
+        let marked = match self {
+            Change::File { from: Content::Text(text), .. } if is_marked(text) => {
+                Some(digest::sha256(without_block(text).as_bytes()))
+            }
+            _ => None,
+        };
+        journal.add(&JournalLine::New { path, marked }, steps)?;
         let part = part_of(place);
         remove(&part, steps)?;
         match self {
@@ -188,6 +197,7 @@ impl Content {
     fn bytes(&self) -> u64 {
         match self {
             Content::Copy(from) => from.metadata().map_or(0, |there| there.len()),
+            Content::Unpacked(from) => unpacked_bytes(from).unwrap_or(0),
             Content::Text(text) => text.len() as u64,
             // An initial RAM disk with many modules.
             Content::Made { .. } => 100 << 20,
@@ -196,15 +206,26 @@ impl Content {
 
     fn write(&self, to: &Path, steps: &mut Steps) -> Result<(), LabError> {
         match self {
-            Content::Copy(from) => copy_file(from, to, steps),
+            Content::Copy(from) => copy_file(from, to, |file| file, steps),
+            Content::Unpacked(from) => copy_file(from, to, GzDecoder::new, steps),
             Content::Text(text) => write_file(to, text.as_bytes(), steps),
             Content::Made { words, then } => {
                 steps.take()?;
                 let Some((program, rest)) = words.split_first() else { return Ok(()) };
-                tool::output(Command::new(program).args(rest).arg(to).args(then)).map(drop)
+                tool::output(Command::new(program).args(rest).arg(to).args(then))?;
+                File::open(to).and_then(|made| made.sync_all()).map_err(LabError::file("sync", to))
             }
         }
     }
+}
+
+/// What gzip says of a file in its last four bytes (RFC 1952, ISIZE).
+fn unpacked_bytes(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut size = [0; 4];
+    file.seek(SeekFrom::End(-4))?;
+    file.read_exact(&mut size)?;
+    Ok(u32::from_le_bytes(size).into())
 }
 
 fn part_of(place: &Path) -> PathBuf {
@@ -245,13 +266,19 @@ fn write_file(to: &Path, bytes: &[u8], steps: &mut Steps) -> Result<(), LabError
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(LabError::file("write", to))
 }
 
-fn copy_file(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> {
+fn copy_file<R: Read>(
+    from: &Path,
+    to: &Path,
+    read: impl FnOnce(File) -> R,
+    steps: &mut Steps,
+) -> Result<(), LabError> {
     steps.take()?;
     let copy = || {
-        let mut source = File::open(from)?;
+        let source = File::open(from)?;
+        let permissions = source.metadata()?.permissions();
         let mut file = create_anew(to)?;
-        io::copy(&mut source, &mut file)?;
-        let _ = file.set_permissions(source.metadata()?.permissions());
+        io::copy(&mut read(source), &mut file)?;
+        let _ = file.set_permissions(permissions);
         file.sync_all()
     };
     copy().map_err(LabError::file("copy to", to))
@@ -274,12 +301,12 @@ fn copy_tree(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> 
             match symlink(&target, &to) {
                 Ok(()) => {}
                 Err(e) if !has_no_links(&e) => return Err(LabError::file("make a link", &to)(e)),
-                Err(_) if path.is_file() => copy_file(&path, &to, steps)?,
+                Err(_) if path.is_file() => copy_file(&path, &to, |file| file, steps)?,
                 // Of a folder or of nothing: no file of it is lost.
                 Err(_) => {}
             }
         } else {
-            copy_file(&path, &to, steps)?;
+            copy_file(&path, &to, |file| file, steps)?;
         }
     }
     sync_folder(to).map_err(LabError::file("sync", to))
@@ -298,17 +325,25 @@ pub(super) fn undo(
 ) -> Result<Vec<String>, LabError> {
     found.check_owners(root)?;
     let mut notes = Vec::new();
+    let title = found.heading.title();
     for line in found.lines.iter().rev() {
         match line {
             JournalLine::Replaced { path, saved, sha256, mark } => {
                 let place = below::place(root, path)?;
                 let saved = below::place(root, &found.dir.join(saved))?;
-                notes.extend(restore(root, &place, &saved, (sha256, *mark), steps)?);
+                notes.extend(restore(root, &place, &saved, (sha256, *mark, &title), steps)?);
             }
-            JournalLine::New { path } => {
+            JournalLine::New { path, marked } => {
                 let path = below::place_of_name(root, path)?;
                 remove(&part_of(&path), steps)?;
-                remove(&path, steps)?;
+                let others = marked.as_ref().map(|sha256| others_part(&path, sha256, &title));
+                match others.transpose()?.flatten() {
+                    Some(bytes) => {
+                        put(&path, &bytes, None, steps)?;
+                        notes.push(edited(&path));
+                    }
+                    None => remove(&path, steps)?,
+                }
             }
             JournalLine::Folder { path } => {
                 let path = below::place_of_name(root, path)?;
@@ -324,12 +359,33 @@ pub(super) fn undo(
     Ok(notes)
 }
 
+/// What is in a file that we made, if others have added to it. `sha256` is of what was in it beside our block.
+fn others_part(path: &Path, sha256: &str, title: &str) -> Result<Option<Vec<u8>>, LabError> {
+    if !path.symlink_metadata().is_ok_and(|there| there.is_file()) {
+        return Ok(None);
+    }
+    let now = fs::read(path).map_err(LabError::file("read", path))?;
+    let rest = without_ours(&now, Mark::Block, title);
+    let is_theirs = digest::sha256(&rest) != sha256 && !rest.trim_ascii().is_empty();
+    Ok(is_theirs.then_some(rest))
+}
+
+/// A file's bytes without what is ours. What others wrote may be in any encoding; ours is ASCII.
+fn without_ours(bytes: &[u8], mark: Mark, title: &str) -> Vec<u8> {
+    let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
+    mark.taken_out(&text, title).chars().map(|c| c as u8).collect()
+}
+
+fn edited(place: &Path) -> String {
+    format!("{} was edited since: rtscope removes only its own part", place.display())
+}
+
 /// Puts a replaced file back. One that was edited since keeps the edits and loses our part only.
 fn restore(
     root: &Path,
     place: &Path,
     saved: &Path,
-    (sha256, mark): (&str, Mark),
+    (sha256, mark, title): (&str, Mark, &str),
     steps: &mut Steps,
 ) -> Result<Option<String>, LabError> {
     if !place.exists() {
@@ -346,12 +402,8 @@ fn restore(
     match now {
         Some(now) if now == old => Ok(None),
         Some(now) if !ours => {
-            let text = String::from_utf8_lossy(&now);
-            put(place, mark.taken_out(&text).as_bytes(), None, steps)?;
-            Ok(Some(format!(
-                "{} was edited since: rtscope removes only its own part",
-                place.display()
-            )))
+            put(place, &without_ours(&now, mark, title), None, steps)?;
+            Ok(Some(edited(place)))
         }
         _ => put(place, &old, Some(saved), steps).map(|()| None),
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Wish, below,
-    change::{Change, Content},
+    change::Change,
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, silenced, with_block, without_block},
@@ -102,7 +102,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let release = wish.release();
     let image = format!("vmlinuz-{release}");
     let mut changes =
-        vec![Change::File { from: Content::Copy(wish.kernel.vmlinuz()), to: folder.join(&image) }];
+        vec![Change::File { from: wish.image_beside(&old_image), to: folder.join(&image) }];
     let mut body = format!("LABEL {}\n\tLINUX {seen}{image}\n", wish.mark());
     if let Some(dtbs) = wish.kernel.dtbs() {
         let name = format!("dtbs-{release}");
@@ -123,8 +123,8 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         body += &format!("\tINITRD {seen}{name}\n");
         changes.push(Change::File { from, to: folder.join(&name) });
     }
-    let words = [label.value(&["APPEND"]).unwrap_or_default(), wish.words].join(" ");
-    body += &format!("\tAPPEND {}\nDEFAULT {}\n", words.trim(), wish.mark());
+    let line = wish.line(label.value(&["APPEND"]).unwrap_or_default())?;
+    body += &format!("\tAPPEND {line}\nDEFAULT {}\n", wish.mark());
     let quiet = silenced(&plain, |line| {
         line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("DEFAULT"))
     });

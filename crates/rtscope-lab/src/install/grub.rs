@@ -200,11 +200,9 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let has_initrd = initrd.is_some();
     let to = boot.join(format!("initrd.img-{release}"));
     changes.extend(initrd.map(|from| Change::File { from, to }));
-    let text = with_block(
-        &without_block(&old_custom),
-        &wish.title(),
-        &block(wish, &entry, seen, has_initrd),
-    );
+    // What was the default stays so beside a kernel that boots once.
+    let kept = if wish.once { old_custom } else { without_block(&old_custom) };
+    let text = with_block(&kept, &wish.title(), &block(wish, &entry, seen, has_initrd)?);
     let path = folder.join("custom.cfg");
     changes.push(if below::is_file(wish.root, &path) {
         Change::Replace { path, text, mark: Mark::Block }
@@ -251,8 +249,7 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
             _ => body += &format!("\t{line}\n"),
         }
     }
-    // Falls back to the first entry when this one can't be loaded.
-    body += &format!("}}\nset default={MARK}\nset fallback=0\n");
+    body += &format!("}}\n{}", as_default(MARK));
     let text = with_block(&old, &words.title(), &body);
     let path = folder.join("custom.cfg");
     Ok(vec![if below::is_file(root, &path) {
@@ -262,17 +259,22 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
     }])
 }
 
+/// Makes an entry the default, where none was chosen for this boot alone. GRUB falls back to the first entry when it can't
+/// load this one.
+fn as_default(id: &str) -> String {
+    format!("if [ \"${{boot_once}}\" != true ]; then\n\tset default={id}\n\tset fallback=0\nfi\n")
+}
+
 /// Our entry: the old one's lines with our files.
-fn block(wish: &Wish<'_>, entry: &Entry, seen: &str, has_initrd: bool) -> String {
+fn block(wish: &Wish<'_>, entry: &Entry, seen: &str, has_initrd: bool) -> Result<String, LabError> {
     let release = wish.release();
     let mut text = format!("menuentry 'Linux {release} (rtscope)' --id {} {{\n", wish.mark());
     for line in &entry.body {
         let words: Vec<&str> = line.split_whitespace().collect();
         let first = words.first().copied().unwrap_or_default();
         if LINUX.contains(&first) {
-            let rest = words.get(2..).unwrap_or_default().join(" ");
-            let words = [rest.as_str(), wish.words].join(" ");
-            text += &format!("\t{first} {seen}/vmlinuz-{release} {}\n", words.trim());
+            let line = wish.line(&words.get(2..).unwrap_or_default().join(" "))?;
+            text += &format!("\t{first} {seen}/vmlinuz-{release} {line}\n");
         } else if INITRD.contains(&first) {
             if has_initrd {
                 text += &format!("\t{first} {seen}/initrd.img-{release}\n");
@@ -283,10 +285,9 @@ fn block(wish: &Wish<'_>, entry: &Entry, seen: &str, has_initrd: bool) -> String
     }
     text += "}\n";
     if !wish.once {
-        // Falls back to the first entry when the kernel can't be loaded.
-        text += &format!("set default={}\nset fallback=0\n", wish.mark());
+        text += &as_default(&wish.mark());
     }
-    text
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -58,6 +58,10 @@ pub enum JournalLine {
     /// A new file, link or whole folder, put in its place in one step.
     New {
         path: PathBuf,
+        /// Of a text with a block of ours, the SHA-256 without the block: the boot loader also reads what others add to
+        /// it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        marked: Option<String>,
     },
     Replaced {
         path: PathBuf,
@@ -81,6 +85,16 @@ pub struct Heading {
     /// Words on the command line, where it is no kernel but only these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<String>,
+}
+
+impl Heading {
+    /// How the blocks of this installation are titled.
+    pub(super) fn title(&self) -> String {
+        match &self.parameters {
+            Some(_) => self.kernel.name.clone(),
+            None => self.kernel.title(),
+        }
+    }
 }
 
 /// A journal that is being written.
@@ -243,9 +257,9 @@ fn refuse_outside(journal: &Path, lines: &[JournalLine]) -> Result<(), LabError>
         parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
     };
     let paths = lines.iter().flat_map(|line| match line {
-        JournalLine::Above { path } | JournalLine::Folder { path } | JournalLine::New { path } => {
-            vec![path]
-        }
+        JournalLine::Above { path }
+        | JournalLine::Folder { path }
+        | JournalLine::New { path, .. } => vec![path],
         JournalLine::Replaced { path, saved, .. } => vec![path, saved],
         JournalLine::Begin(_) | JournalLine::Done => Vec::new(),
     });

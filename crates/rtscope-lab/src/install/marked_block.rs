@@ -28,11 +28,11 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// The text without what is ours.
+    /// The text without what is ours. Of several blocks, only that of a title goes.
     #[must_use]
-    pub fn taken_out(self, text: &str) -> String {
+    pub fn taken_out(self, text: &str, title: &str) -> String {
         match self {
-            Mark::Block => without_block(text),
+            Mark::Block => without_titled_block(text, title),
             Mark::Words => without_words(text),
         }
     }
@@ -69,14 +69,11 @@ pub fn without_block(text: &str) -> String {
     cut.split_inclusive('\n').map(loud).collect()
 }
 
-/// A text without the block of ours whose title begins so, and with the lines that it silenced. A kernel's block stays, and
-/// the lines that it silenced stay silent.
+/// A text without the block of ours that has this title (before a colon, if it has one), and with the lines that it
+/// silenced. Another block stays, and the lines that it silenced stay silent.
 #[must_use]
 pub fn without_titled_block(text: &str, title: &str) -> String {
     let cut = cut(text, title);
-    if cut == text {
-        return cut;
-    }
     let is_kernels = cut.lines().any(|line| line_begin(line, "").is_some());
     let mut inside = false;
     let line = |line| {
@@ -88,21 +85,27 @@ pub fn without_titled_block(text: &str, title: &str) -> String {
     cut.split_inclusive('\n').map(line).collect()
 }
 
-/// A text without the blocks whose title begins so.
+/// A text without the blocks of a title; without all of them if it is empty.
 fn cut(text: &str, title: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut inside = false;
+    // Where a line end of ours is in what is kept.
+    let mut joint = None;
     for line in text.split_inclusive('\n') {
         if bare(line) == END && inside {
             inside = false;
         } else if let Some(begin) = line_begin(line, title) {
             inside = true;
             if begin == BEGIN_JOINED {
-                kept.pop();
+                joint = Some(kept.len());
             }
         } else if !inside {
             kept.push_str(line);
         }
+    }
+    // Lines that were added after it need it.
+    if joint == Some(kept.len()) {
+        kept.pop();
     }
     kept
 }
@@ -112,10 +115,13 @@ fn bare(line: &str) -> &str {
     line.trim_end_matches(['\n', '\r'])
 }
 
-/// How a block begins in this line, if its title begins so.
+/// How a block begins in this line, if it has the title.
 fn line_begin(line: &str, title: &str) -> Option<&'static str> {
-    let begins =
-        |begin: &&str| line.strip_prefix(*begin).is_some_and(|rest| rest.starts_with(title));
+    let has_title = |rest: &str| {
+        let is_end = |more: &str| more.starts_with(':') || bare(more).is_empty();
+        title.is_empty() || rest.strip_prefix(title).is_some_and(is_end)
+    };
+    let begins = |begin: &&str| line.strip_prefix(*begin).is_some_and(has_title);
     [BEGIN_JOINED, BEGIN].into_iter().find(|begin| begins(begin))
 }
 
@@ -167,9 +173,11 @@ mod tests {
         );
         assert!(is_marked(&with) && !is_marked("a=1"));
         let edited = with.replace("a=1", "a=2\nb=3") + "c=4\n";
-        assert_eq!(without_block(&edited), "a=2\nb=3c=4\n");
+        assert_eq!(without_block(&edited), "a=2\nb=3\nc=4\n");
         let quiet = silenced("DEFAULT a\nLABEL a\n", |line| line.starts_with("DEFAULT"));
         assert_eq!(quiet, "#rtscope# DEFAULT a\nLABEL a\n");
+        // Somebody removed the block by hand.
+        assert_eq!(without_titled_block(&quiet, "tiny"), "DEFAULT a\nLABEL a\n");
     }
 
     #[test]
@@ -183,7 +191,8 @@ mod tests {
                 assert_eq!(without_titled_block(below, "boot parameters"), below);
                 let more = format!("{with}# more\n");
                 let without = without_titled_block(&more, "boot parameters");
-                assert_eq!(without, format!("{below}# more\n"));
+                let end = if below.ends_with('\n') { "" } else { "\n" };
+                assert_eq!(without, format!("{below}{end}# more\n"));
             }
         }
     }

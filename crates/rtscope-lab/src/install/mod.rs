@@ -39,6 +39,7 @@ use serde::Serialize;
 use self::{
     change::{Change, Content},
     journal::{FoundJournal, Heading, Journal, JournalLine},
+    parameters::{Words, all_parameters, refuse_words},
 };
 pub use self::{
     layout::{BootLayout, Chosen},
@@ -53,6 +54,7 @@ use crate::{
     disk::{self, Demand, Shortage},
     error::LabError,
     progress::{Report, StepProgress, step},
+    tool,
 };
 
 /// What is asked of an installation.
@@ -71,7 +73,8 @@ pub struct Wish<'a> {
     pub in_place: bool,
     /// The initial RAM disk.
     pub initrd: Initrd<'a>,
-    /// Install it also where it would hardly boot: it is for another architecture, or for emulators.
+    /// Install it also where it would hardly boot: it is for another architecture, or for emulators, or would find no root
+    /// file system.
     pub force: bool,
     /// Whether free space is checked before anything is written.
     pub check_space: bool,
@@ -119,7 +122,27 @@ impl Wish<'_> {
 
     /// One line that names the kernel.
     fn title(&self) -> String {
-        format!("{} {}", self.kernel.manifest.name, self.release())
+        self.kernel.identity().title()
+    }
+
+    /// The new kernel's command line: that of the old one with the boot parameters that are set, and this wish's words.
+    fn line(&self, old: &str) -> Result<String, LabError> {
+        let kept = match all_parameters(self.root, self.words)? {
+            set if set.is_empty() => old.to_owned(),
+            set => Words(&set).on(old),
+        };
+        Ok(format!("{kept} {}", self.words).trim().to_owned())
+    }
+
+    /// The kernel's image. U-Boot unpacks one that gzip packed only with variables of its own, so it stays packed only where
+    /// the old one is.
+    fn image_beside(&self, old: &Path) -> Content {
+        let image = self.kernel.vmlinuz();
+        let was_packed = below::place(self.root, old).is_ok_and(|old| target::is_packed(&old));
+        match target::is_packed(&image) && !was_packed {
+            true => Content::Unpacked(image),
+            false => Content::Copy(image),
+        }
     }
 }
 
@@ -145,6 +168,9 @@ pub fn install(
     steps: &mut Steps,
     report: &mut Report<'_>,
 ) -> Result<Installed, LabError> {
+    if !wish.words.is_empty() {
+        refuse_words(wish.words)?;
+    }
     undo_unfinished(wish.root, steps, report)?;
     has_its_modules(wish.kernel)?;
     let before = wish.layout.chosen(wish.root)?;
@@ -284,6 +310,16 @@ fn undo(root: &Path, found: &FoundJournal, steps: &mut Steps) -> Result<Vec<Stri
     Ok(notes)
 }
 
+/// What was taken back.
+#[derive(Clone, Debug, Serialize)]
+pub struct RolledBack {
+    pub taken_back: Heading,
+    /// What the boot loader starts now, as far as its configuration says.
+    pub chosen: Option<Chosen>,
+    /// What it is told to start and is gone now: without a new menu, the system doesn't boot.
+    pub missing: Option<PathBuf>,
+}
+
 /// Takes the newest installation back and answers what it was. With a kernel's name, release or key, only
 /// if it is that.
 ///
@@ -296,7 +332,7 @@ pub fn rollback(
     asked: Option<&str>,
     steps: &mut Steps,
     report: &mut Report<'_>,
-) -> Result<Heading, LabError> {
+) -> Result<RolledBack, LabError> {
     let all = journal::all(root)?;
     let Some(newest) = all.last() else {
         return Err(LabError::Refused(format!(
@@ -330,7 +366,14 @@ pub fn rollback(
     for note in undo(root, newest, steps)? {
         report(StepProgress::Warning(note));
     }
-    Ok(newest.heading.clone())
+    let chosen = newest.heading.layout.chosen(root);
+    let chosen = chosen.map_err(|why| report(StepProgress::Warning(why.to_string()))).ok();
+    let is_gone = |file: &&Path| {
+        let holds = |line: &JournalLine| matches!(line, JournalLine::New { path, .. } if file.starts_with(root.join(path)));
+        newest.lines.iter().any(holds)
+    };
+    let missing = chosen.as_ref().and_then(Chosen::missing).filter(is_gone).map(Path::to_owned);
+    Ok(RolledBack { taken_back: newest.heading.clone(), chosen, missing })
 }
 
 /// The new kernel's initial RAM disk, where the old kernel has one or one is given.
@@ -339,8 +382,15 @@ fn initrd(wish: &Wish<'_>, old: Option<&Path>) -> Result<Option<Content>, LabErr
         (Initrd::File(path), _) => Content::Copy(path.to_owned()),
         (Initrd::Without, _) | (Initrd::Made, None) => return Ok(None),
         (Initrd::Made, Some(_)) if wish.root == Path::new("/") => {
-            crate::tool::require(&[crate::tool::Need::of("mkinitramfs", "initramfs-tools")])?;
-            let words = ["mkinitramfs", "-o"].map(str::to_owned).to_vec();
+            let has = |program| tool::find(program).is_some();
+            let words: &[&str] = match (has("mkinitramfs") || !has("dracut"), wish.kernel.modules())
+            {
+                (true, _) => &["mkinitramfs", "-o"],
+                (false, Some(_)) => &["dracut"],
+                (false, None) => &["dracut", "--no-kernel"],
+            };
+            tool::require(&[tool::Need::of(words[0], "initramfs-tools")])?;
+            let words = words.iter().map(|word| (*word).to_owned()).collect();
             Content::Made { words, then: vec![wish.release().to_owned()] }
         }
         (Initrd::Made, Some(old)) => {

@@ -107,7 +107,7 @@ pub(super) fn without_parameters(text: &str) -> String {
 /// A file that was made for earlier parameters gets another text: it is ours, and the boot loader reads it.
 fn in_place_of(root: &Path, earlier: &[FoundJournal], change: Change) -> Change {
     let made = |to: &Path| {
-        let is_it = |line: &JournalLine| matches!(line, JournalLine::New { path } if root.join(path) == *to);
+        let is_it = |line: &JournalLine| matches!(line, JournalLine::New { path, .. } if root.join(path) == *to);
         earlier.iter().flat_map(|found| &found.lines).any(is_it)
     };
     match change {
@@ -156,6 +156,15 @@ pub fn parameters(root: &Path) -> Result<Option<String>, LabError> {
     };
     // The next command that writes there undoes what was broken off.
     Ok(newest(true).or_else(|| newest(false)))
+}
+
+/// All words that are set below a root, also those below a kernel that was installed since, but for parameters that new
+/// words name too.
+pub(super) fn all_parameters(root: &Path, new: &str) -> Result<String, LabError> {
+    let all = journal::all(root)?.into_iter().filter_map(|found| found.heading.parameters);
+    let all = all.fold(String::new(), |before, words| Words(&words).on(&before));
+    let is_new = |word: &&str| new.split_whitespace().any(|one| parameter(one) == parameter(word));
+    Ok(all.split_whitespace().filter(|word| !is_new(word)).collect::<Vec<_>>().join(" "))
 }
 
 /// Removes the boot entry with parameters: the old one is the default again. Answers the words; none when none are set.
@@ -231,7 +240,7 @@ fn changes(root: &Path, layout: BootLayout, words: &Words<'_>) -> Result<Vec<Cha
 const LINE_BYTES: usize = 1024;
 
 /// Refuses what would break a boot loader's file.
-fn refuse_words(words: &str) -> Result<(), LabError> {
+pub(super) fn refuse_words(words: &str) -> Result<(), LabError> {
     let refused = |text: String| Err(LabError::Refused(text));
     if words.trim().is_empty() {
         return refused("name at least one parameter, for example isolcpus=2-3".to_owned());

@@ -168,14 +168,17 @@ fn lacks_no_board(
 pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let boot = folder_with(wish.root, &BOOT, CONFIG)?;
     let config = below::read_text(wish.root, &boot.join(CONFIG))?;
-    let cmdline = below::read_text(wish.root, &boot.join("cmdline.txt"))?;
-    if is_marked(&cmdline) && wish.in_place {
-        return Err(LabError::Refused(
-            "cmdline.txt has words of an earlier installation: run `rtscope kernel rollback` first"
-                .to_owned(),
-        ));
-    }
     let plain = without_block(&config);
+    let named = value(&plain, "cmdline").filter(|name| stays_below(name));
+    let named = PathBuf::from(named.as_deref().unwrap_or("cmdline.txt"));
+    let text = below::read_text(wish.root, &boot.join(&named))?;
+    if is_marked(&text) && wish.in_place {
+        return Err(LabError::Refused(format!(
+            "{} has words of an earlier installation: run `rtscope kernel rollback` first",
+            named.display()
+        )));
+    }
+    let cmdline = (named.as_path(), text.as_str());
     let old = of_config(wish.root, &boot, &plain)?;
     let initrd = initrd(wish, old.initrd.as_deref())?;
     let wide = wish.kernel.manifest.arch == "arm64";
@@ -189,7 +192,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
             None => "auto_initramfs=0\n".to_owned(),
         };
         quiet = silenced(&plain, |line| line.starts_with("initramfs "));
-        in_place(wish, &boot, &cmdline, initrd)?
+        in_place(wish, &boot, cmdline, initrd)?
     } else {
         body += &format!("os_prefix={}/\n", wish.mark());
         let mut names = old_names(&boot, &plain, &old.image, wide);
@@ -219,7 +222,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         if initrd.is_some() && old_initrd.is_none() {
             body += "initramfs initrd.img followkernel\n";
         }
-        prefixed(wish, &boot, &cmdline, &names, initrd.map(|new| (new, old_initrd)))?
+        prefixed(wish, &boot, cmdline, &names, initrd.map(|new| (new, old_initrd)))?
     };
     // A block of an earlier kernel of ours goes out of force, not out of the journal.
     let text = with_block(&quiet, &wish.title(), &body);
@@ -260,7 +263,7 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
 fn prefixed(
     wish: &Wish<'_>,
     boot: &Path,
-    cmdline: &str,
+    (cmdline, text): (&Path, &str),
     names: &[PathBuf],
     initrd: Option<(Content, Option<PathBuf>)>,
 ) -> Result<Vec<Change>, LabError> {
@@ -273,8 +276,10 @@ fn prefixed(
         )));
     }
     lacks_no_board(wish, boot, &trees)?;
-    let line = with_words(&without_words(cmdline), wish.words);
-    let mut files = vec![(Content::Text(line), PathBuf::from("cmdline.txt"))];
+    // The firmware reads the first line only.
+    let old = without_words(text);
+    let line = wish.line(old.lines().next().unwrap_or_default())? + "\n";
+    let mut files = vec![(Content::Text(line), cmdline.to_owned())];
     let image = |name: &PathBuf| (Content::Copy(wish.kernel.vmlinuz()), name.clone());
     files.extend(names.iter().map(image));
     if let Some((content, old)) = initrd {
@@ -329,12 +334,14 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
 fn in_place(
     wish: &Wish<'_>,
     boot: &Path,
-    cmdline: &str,
+    (cmdline, text): (&Path, &str),
     initrd: Option<Content>,
 ) -> Result<Vec<Change>, LabError> {
-    if wish.once && !wish.words.is_empty() {
+    let words = wish.line("")?;
+    if wish.once && !words.is_empty() {
         return Err(LabError::Refused(
-            "--once with --in-place can't change the command line, which is the same for both kernels"
+            "--once with --in-place can't change the command line, which is the same for both kernels; if boot parameters \
+             are set, run `rtscope tune restore --boot` first"
                 .to_owned(),
         ));
     }
@@ -342,10 +349,10 @@ fn in_place(
     let mut changes = vec![Change::File { from: Content::Copy(wish.kernel.vmlinuz()), to: image }];
     let to = boot.join(format!("{}.initrd", wish.mark()));
     changes.extend(initrd.map(|from| Change::File { from, to }));
-    if !wish.words.is_empty() {
+    if !words.is_empty() {
         // The old kernel ignores parameters of drivers that it doesn't know.
-        let text = with_words(cmdline, wish.words);
-        changes.push(Change::Replace { path: boot.join("cmdline.txt"), text, mark: Mark::Words });
+        let text = with_words(text, &words);
+        changes.push(Change::Replace { path: boot.join(cmdline), text, mark: Mark::Words });
     }
     Ok(changes)
 }

@@ -5,7 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 
 use flate2::read::GzDecoder;
 
-use super::{BootLayout, Wish, below, layout::Chosen};
+use super::{BootLayout, Initrd, Wish, below, layout::Chosen};
 use crate::error::LabError;
 
 /// Programs of which every system has some. A system's first program may be a link that leads out of a
@@ -39,6 +39,9 @@ const IMAGES: [(usize, &[u8], &[&str]); 4] = [
     (0x38, b"RSC\x05", &["riscv"]),
 ];
 
+/// How a file begins that gzip packed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// Bytes of a file that say what it is for.
 const HEAD: u64 = 0x210;
 
@@ -54,6 +57,15 @@ pub(super) fn check(wish: &Wish<'_>, old: &Chosen) -> Result<(), LabError> {
             kernels.join(" or ")
         ))?;
     }
+    if wish.initrd == Initrd::Without
+        && old.initrd.is_some()
+        && let Some(disk) = disk_that_needs_programs(&old.cmdline)
+    {
+        wish.refuse_unless_forced(&format!(
+            "the command line has {disk}, which only an initial RAM disk finds, and without one the new kernel would \
+             stop there: give a file with --initrd"
+        ))?;
+    }
     let is_labs = |input: &String| input.starts_with("fragment ") && input.ends_with(" lab");
     if manifest.inputs.keys().any(is_labs) {
         wish.refuse_unless_forced(&format!(
@@ -62,6 +74,22 @@ pub(super) fn check(wish: &Wish<'_>, old: &Chosen) -> Result<(), LabError> {
         ))?;
     }
     Ok(())
+}
+
+/// The root file system, where the kernel itself can't find it. It knows partitions by their names and by the table of
+/// partitions, but no file system's label and no volume that a program puts together (the kernel's
+/// admin-guide/kernel-parameters, `root=`).
+fn disk_that_needs_programs(cmdline: &str) -> Option<&str> {
+    const BEGINS: [&str; 7] =
+        ["UUID=", "LABEL=", "ZFS=", "zfs:", "/dev/dm-", "/dev/md", "/dev/bcache"];
+    // Two old controllers have folders of their own.
+    const DRIVERS: [&str; 2] = ["cciss", "ida"];
+    let mut words = cmdline.split_whitespace().rev();
+    let disk = words.find(|word| word.starts_with("root="))?;
+    let named = disk["root=".len()..].trim_start_matches('"');
+    let folder = named.strip_prefix("/dev/").and_then(|rest| rest.split_once('/'));
+    let is_volume = folder.is_some_and(|(folder, _)| !DRIVERS.contains(&folder));
+    (is_volume || BEGINS.iter().any(|begin| named.starts_with(begin))).then_some(disk)
 }
 
 /// What the system is, in words, and the architectures of kernels that it takes; none if nothing says it.
@@ -100,6 +128,15 @@ pub(super) fn of_image(path: &Path) -> Option<&'static [&'static str]> {
     found.map(|(.., arch)| *arch)
 }
 
+/// Whether gzip packed a file.
+pub(super) fn is_packed(path: &Path) -> bool {
+    let begin = || {
+        let mut begin = [0; 2];
+        File::open(path).and_then(|mut file| file.read_exact(&mut begin)).map(|()| begin)
+    };
+    path.is_file() && begin().is_ok_and(|begin| begin == GZIP)
+}
+
 /// A file's first bytes, unpacked where gzip packed it.
 fn head_of(path: &Path) -> Option<Vec<u8>> {
     let read = |reader: &mut dyn Read| {
@@ -111,7 +148,7 @@ fn head_of(path: &Path) -> Option<Vec<u8>> {
         return None;
     }
     let head = read(&mut File::open(path).ok()?)?;
-    match head.starts_with(&[0x1f, 0x8b]) {
+    match head.starts_with(&GZIP) {
         true => read(&mut GzDecoder::new(File::open(path).ok()?)),
         false => Some(head),
     }

@@ -145,13 +145,12 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
     Ok(vec![Change::Replace { path: environment.path, text, mark: Mark::Block }])
 }
 
-/// The new value of a variable with words for the kernel: the old one's with ours.
-fn words_line(wish: &Wish<'_>, environment: &Environment, name: &str) -> String {
-    if wish.words.is_empty() {
-        return String::new();
-    }
+/// The line that sets the variable with words for the kernel, where it changes.
+fn words_line(wish: &Wish<'_>, environment: &Environment) -> Result<String, LabError> {
+    let name = environment.words_variable();
     let old = environment.value(name).unwrap_or_default();
-    format!("{name}={}\n", [old, wish.words].join(" ").trim())
+    let new = wish.line(old)?;
+    Ok(if new == old { String::new() } else { format!("{name}={new}\n") })
 }
 
 fn by_release(
@@ -162,7 +161,8 @@ fn by_release(
     let release = wish.release();
     let boot = wish.root.join("boot");
     let image = boot.join(format!("vmlinuz-{release}"));
-    let mut changes = vec![Change::File { from: Content::Copy(wish.kernel.vmlinuz()), to: image }];
+    let old_image = boot.join(format!("vmlinuz-{old}"));
+    let mut changes = vec![Change::File { from: wish.image_beside(&old_image), to: image }];
     if let Some(from) = wish.kernel.dtbs() {
         changes.push(Change::Tree { from, to: boot.join("dtbs").join(release) });
     }
@@ -172,7 +172,7 @@ fn by_release(
     {
         changes.push(Change::File { from, to: boot.join(format!("initrd.img-{release}")) });
     }
-    Ok((changes, format!("uname_r={release}\n{}", words_line(wish, environment, "cmdline"))))
+    Ok((changes, format!("uname_r={release}\n{}", words_line(wish, environment)?)))
 }
 
 fn by_folder(
@@ -199,7 +199,16 @@ fn by_folder(
         )));
     }
     let name = environment.image_name().unwrap_or_else(|| IMAGES[0].to_owned());
-    let mut files = vec![(Content::Copy(wish.kernel.vmlinuz()), PathBuf::from(name))];
+    let old = environment.boot_folder().join(&name);
+    if !below::is_file(wish.root, &old) {
+        wish.refuse_unless_forced(&format!(
+            "{} names {}, which isn't there, so it may mean another partition",
+            environment.path.display(),
+            old.display()
+        ))?;
+    }
+    let image = wish.image_beside(&old);
+    let mut files = vec![(image, PathBuf::from(name))];
     let mut open = vec![dtbs.clone()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).map_err(LabError::file("read", &folder))?.flatten() {
@@ -219,6 +228,6 @@ fn by_folder(
     let folder = environment.boot_folder();
     let seen = environment.value("bootdir").unwrap_or("/boot").trim_end_matches('/').to_owned();
     let mark = wish.mark();
-    let body = format!("bootdir={seen}/{mark}\n{}", words_line(wish, environment, "optargs"));
+    let body = format!("bootdir={seen}/{mark}\n{}", words_line(wish, environment)?);
     Ok((vec![Change::Files { from: files, to: folder.join(&mark) }], body))
 }

@@ -401,6 +401,8 @@ mod tests {
             let datagram = [&number.to_be_bytes()[..], &[0; 92]].concat();
             socket.send_to(&datagram, ("127.0.0.1", port)).expect("sent");
         }
+        let other = UdpSocket::bind("127.0.0.2:0").expect("a port");
+        other.send_to(&[[0; 7], [77; 7]].concat(), ("127.0.0.1", port)).expect("sent");
         wire::send(&mut control, &Request::Finished).expect("told");
         let Some(Answer::Report(report)) = wire::hear(&mut control).expect("heard") else {
             panic!("no report")

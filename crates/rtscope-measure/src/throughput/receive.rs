@@ -116,7 +116,7 @@ pub(super) fn session(
         let window = window_bytes as usize;
         let received = match protocol {
             TransportProtocol::Tcp => stream(control, address, window, limit, tree)?,
-            TransportProtocol::Udp => datagrams(control, address, window, limit, tree)?,
+            TransportProtocol::Udp => datagrams(control, window, limit, tree)?,
         };
         wire::send(control, &Answer::Report(received))?;
         transfers += 1;
@@ -166,15 +166,15 @@ fn stream(
     Ok(Received { bytes, span_ns, cpu_load, buffer_bytes, ..Received::default() })
 }
 
-/// Receives datagrams until the sender says that all are sent and no more come.
+/// Receives datagrams until the sender says that all are sent and no more come. Those of others don't count.
 fn datagrams(
     control: &mut TcpStream,
-    address: IpAddr,
     window: usize,
     limit: Duration,
     tree: &Tree,
 ) -> io::Result<Received> {
-    let socket = UdpSocket::bind((address, 0))?;
+    let peer = control.peer_addr()?.ip();
+    let socket = UdpSocket::bind((control.local_addr()?.ip(), 0))?;
     set_receive_buffer(&socket, window)?;
     socket.set_read_timeout(Some(QUIET))?;
     let buffer_bytes = rustix::net::sockopt::socket_recv_buffer_size(&socket)? as u64;
@@ -186,8 +186,8 @@ fn datagrams(
     let begin = Instant::now();
     let (mut first, mut last) = (None, begin);
     while begin.elapsed() < limit {
-        match socket.recv(&mut room) {
-            Ok(count) if count >= 8 => {
+        match socket.recv_from(&mut room) {
+            Ok((count, from)) if count >= 8 && from.ip() == peer => {
                 let number = u64::from_be_bytes(room[..8].try_into().expect("eight bytes"));
                 let known = sequence.count;
                 sequence.note(number);

@@ -104,7 +104,7 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
         text += &format!("  {needed:<18} with {seen}\n");
     }
     text += &format!(
-        "One thread that wakes every {} then has {}: {}.\n",
+        "One thread that wakes every {} then has {}. If they are independent: {}.\n",
         args.interval,
         counted(wakeups, "wake-up"),
         quantile::coverage_sentence(wakeups)

@@ -55,7 +55,7 @@ pub(super) struct Args {
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
-    /// Show nothing during the run, and one line with the verdict and its reason at the end
+    /// Show nothing during the run, and at the end only the verdict with its reason and the path of the report
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
     /// Print lines during the run, including where each thread runs, and every finding

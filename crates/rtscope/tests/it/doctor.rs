@@ -53,6 +53,11 @@ fn trees() -> BTreeMap<String, MachineFacts> {
     let pacing = Some(InterruptPacing { receive_us: 50, ..InterruptPacing::default() });
     card.environment.network = vec![NetworkCard { name: "eno1".to_owned(), driver: None, pacing }];
     all.insert("a card that gathers packets".to_owned(), card);
+    let mut balanced = facts("server-isolated");
+    let line = &mut balanced.environment.kernel.cmdline;
+    *line = line.replace("irqaffinity=0-3", "irqaffinity=0-2");
+    balanced.services.push("irqbalance".to_owned());
+    all.insert("irqbalance beside irqaffinity=".to_owned(), balanced);
     all
 }
 

@@ -156,6 +156,13 @@ fn a_kernel_with_modules_is_built_and_installed_with_their_dependencies() {
     assert!(modules.join("build").symlink_metadata().is_err(), "no link to this machine's folders");
     let back = output_of(rtscope(small.0.path()).args(["kernel", "rollback", "--root", "root"]));
     assert!(back.status.success() && !small.path("root/lib").exists(), "{}", printed(&back));
+    // A menu that was written while it was there names it.
+    assert!(small.run(&words).status.success());
+    let menu = GRUB.replace("vmlinuz-old", "vmlinuz-9.1.2-small");
+    fs::write(small.path("root/boot/grub/grub.cfg"), menu).expect("written");
+    let back = output_of(rtscope(small.0.path()).args(["kernel", "rollback", "--root", "root"]));
+    assert_eq!(back.status.code(), Some(2), "{}", printed(&back));
+    assert!(printed(&back).contains("`update-grub`"), "{}", printed(&back));
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Contradiction,
         sureness: Likely,
         delay_us: 50,
-        why: "irqbalance can move interrupts and override irqaffinity= and scripts",
+        why: "irqbalance keeps interrupts off isolated CPUs by itself, but doesn't know irqaffinity=",
         cost: "interrupts are balanced less evenly",
         find: irqbalance,
     },
@@ -270,20 +270,22 @@ fn irqs(x: &Examined<'_>) -> Option<Symptom> {
 
 fn irqbalance(x: &Examined<'_>) -> Option<Symptom> {
     let runs = x.facts.has_service("irqbalance") || x.facts.has_service("irqbalance.service");
-    let asked = x.parameter("irqaffinity");
     let bans = x.facts.text("etc/default/irqbalance").is_some_and(|text| text.contains("BANNED"));
-    (runs && !bans && (asked.is_some() || !x.isolated().is_empty())).then(|| {
+    let cpus = &x.environment().cpus;
+    let asked = x.parameter_cpus("irqaffinity")?;
+    // It keeps off the others by itself (setup_banned_cpus in irqbalance's cputree.c), unless a list is given.
+    let balanced = cpus.online.without(&cpus.isolated).without(&cpus.nohz_full);
+    (runs && !bans && !balanced.without(&asked).is_empty()).then(|| {
         let mend = format!(
             "{}, or in /etc/default/irqbalance: IRQBALANCE_BANNED_CPULIST={}",
             mend::disable("irqbalance"),
-            if x.isolated().is_empty() { &x.cpus } else { &x.environment().cpus.isolated }
+            cpus.online.without(&balanced.common(&asked))
         );
-        let text = "irqbalance runs although irqaffinity= or isolated CPUs restrict interrupts";
-        let symptom = Symptom::new(text, mend).shown_by("running programs", "irqbalance");
-        match asked {
-            Some(asked) => symptom.shown_by("/proc/cmdline", format!("irqaffinity={asked}")),
-            None => symptom.shown_by("/sys/devices/system/cpu/isolated", x.isolated()),
-        }
+        let text = "irqbalance runs although irqaffinity= restricts interrupts";
+        let asked = x.parameter("irqaffinity").unwrap_or_default();
+        Symptom::new(text, mend)
+            .shown_by("running programs", "irqbalance")
+            .shown_by("/proc/cmdline", format!("irqaffinity={asked}"))
     })
 }
 

@@ -2,9 +2,9 @@
 //! in which they were not.
 //!
 //! From when to when: a slice counts if all of its time was recorded, or none of it. Each pause is compared with the
-//! slices of the same threads and cells before and after it, as long before as after and up to the neighbouring pauses,
-//! so that what changes slowly cancels out. The interval is Student's of these differences. Pauses are some seconds
-//! apart, so that one disturbance is in one difference only.
+//! slices of the same threads and cells before and after it, as long before as after and up to the middle between two
+//! pauses, so that what changes slowly cancels out. The interval is Student's of these differences. Pauses are some
+//! seconds apart, so that a short disturbance is in one difference only.
 
 use std::collections::BTreeMap;
 
@@ -72,8 +72,9 @@ fn differences(slices: &[Slice], pauses: &[Pause]) -> Vec<f64> {
     let end_ns = slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0);
     let mut all = Vec::new();
     for (n, pause) in pauses.iter().enumerate() {
-        let before_ns = n.checked_sub(1).map_or(0, |n| pauses[n].to_ns);
-        let after_ns = pauses.get(n + 1).map_or(end_ns, |next| next.from_ns);
+        let middle = |a: &Pause, b: &Pause| a.to_ns.midpoint(b.from_ns);
+        let before_ns = n.checked_sub(1).map_or(0, |n| middle(&pauses[n], pause));
+        let after_ns = pauses.get(n + 1).map_or(end_ns, |next| middle(pause, next));
         // As long before as after: then what drifts cancels out.
         let reach_ns =
             pause.from_ns.saturating_sub(before_ns).min(after_ns.saturating_sub(pause.to_ns));
@@ -156,6 +157,14 @@ mod tests {
             assert_eq!(differences(&more, &pauses), found);
         }
         assert_eq!(of_differences(&found[..2]), None);
+        // A disturbance between two pauses belongs to the nearer one.
+        for (at_s, n) in [(8, 0), (12, 1)] {
+            let more =
+                slices.iter().cloned().chain([second(0, at_s, 9_000_000)]).collect::<Vec<_>>();
+            let other = differences(&more, &pauses);
+            let differ: Vec<usize> = (0..3).filter(|one| other[*one] != found[*one]).collect();
+            assert_eq!(differ, [n]);
+        }
     }
 
     /// By hand: the mean of 1, 2 and 3 is 2, its standard error 1 / sqrt(3), and t is 4.3027.

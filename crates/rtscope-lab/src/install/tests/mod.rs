@@ -5,6 +5,7 @@ mod disk;
 mod fallback;
 mod hostile;
 mod parameters;
+mod since;
 mod target;
 
 use std::{
@@ -438,7 +439,8 @@ fn grubs_other_ways() {
     let done = install(&plain, &mut Steps::default(), &mut quiet).expect("installed");
     assert!(done.chosen.image.ends_with("vmlinuz-6.12.0-rt"));
     let text = fs::read_to_string(&custom).expect("made");
-    assert!(text.contains("set default=rtscope-01234567\nset fallback=0\n"), "{text}");
+    let default = "if [ \"${boot_once}\" != true ]; then\n\tset default=rtscope-01234567\n\tset fallback=0\nfi\n";
+    assert!(text.contains(default), "{text}");
     rollback(&root, None, &mut Steps::default(), &mut quiet).expect("back");
     let alone = GRUB.split("if [ -f").next().expect("a part").to_owned();
     write(&root, "boot/grub/grub.cfg", &alone);

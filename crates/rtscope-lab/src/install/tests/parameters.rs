@@ -134,6 +134,9 @@ fn kernels_and_parameters_go_in_the_other_order() {
         assert!(refused.to_string().contains("tune restore --boot"), "{refused}");
         let wish = wish(&case.kernel, &root, layout);
         install(&wish, &mut Steps::default(), &mut quiet).expect("a kernel on top");
+        let line = layout.chosen(&root).expect("sound").cmdline;
+        let kept = line.split_whitespace().filter(|word| *word == "isolcpus=1").count();
+        assert_eq!(kept, 1, "{layout}: the new kernel keeps the parameters: {line}");
         let refused = back(&root).expect_err("a kernel is on top").to_string();
         assert!(refused.contains("rtscope kernel rollback"), "{refused}");
         // The entry of the new kernel gets parameters of its own.

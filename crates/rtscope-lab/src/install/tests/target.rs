@@ -1,5 +1,9 @@
 //! Kernels for other machines.
 
+use std::io::Write;
+
+use flate2::write::GzEncoder;
+
 use super::*;
 
 /// The head of an ELF file for a machine.
@@ -59,6 +63,121 @@ fn a_kernel_for_another_machine_is_refused_untouched() {
         assert_eq!(tried(&root, BootLayout::Extlinux, arch), Ok(()));
         let said = tried(&root, BootLayout::Extlinux, "riscv").expect_err("refused");
         assert!(said.contains("the kernel that boots now (") && said.contains(arch), "{said}");
+    }
+}
+
+#[test]
+fn a_file_system_that_only_an_initrd_finds_is_not_left_without() {
+    let case = Case::new();
+    for (disk, is_found) in [
+        ("UUID=1234", false),
+        ("LABEL=root", false),
+        ("/dev/mapper/vg-root", false),
+        ("/dev/vg0/root", false),
+        ("/dev/md0", false),
+        ("PARTUUID=7-02", true),
+        ("/dev/mmcblk0p2", true),
+    ] {
+        let root = case.root(&disk.replace('/', "-"), BootLayout::Grub);
+        let with = GRUB
+            .replace("/dev/sda1", disk)
+            .replace("quiet\n}", "quiet\n\tinitrd /boot/initrd-old\n}");
+        write(&root, "boot/grub/grub.cfg", &with);
+        write(&root, "boot/initrd-old", "old disk");
+        let before = snapshot(&root);
+        let without =
+            Wish { initrd: Initrd::Without, ..wish(&case.kernel, &root, BootLayout::Grub) };
+        let outcome = install(&without, &mut Steps::default(), &mut quiet);
+        assert_eq!(outcome.is_ok(), is_found, "{disk}: {outcome:?}");
+        if let Err(error) = outcome {
+            assert!(error.to_string().contains(&format!("root={disk}")), "{error}");
+            assert!(snapshot(&root) == before);
+            let forced = Wish { force: true, ..without };
+            install(&forced, &mut Steps::default(), &mut quiet).expect("forced");
+        }
+    }
+}
+
+#[test]
+fn u_boot_gets_an_image_packed_only_where_it_had_one() {
+    let case = Case::new();
+    let image = fs::read(case.kernel.vmlinuz()).expect("an image");
+    let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&image).expect("packed");
+    let packed = packed.finish().expect("packed");
+    fs::write(case.kernel.vmlinuz(), &packed).expect("written");
+    for (layout, old, packs) in [
+        (BootLayout::Extlinux, "boot/Image-old", false),
+        (BootLayout::Extlinux, "boot/Image-old", true),
+        (BootLayout::UBoot, "boot/vmlinuz-6.1.0-old", false),
+        (BootLayout::UBoot, "boot/vmlinuz-6.1.0-old", true),
+    ] {
+        let root = case.root(&format!("{layout}-{packs}"), layout);
+        if packs {
+            fs::write(root.join(old), &packed).expect("written");
+        }
+        let plain = wish(&case.kernel, &root, layout);
+        let done = install(&plain, &mut Steps::default(), &mut quiet).expect("installed");
+        let found = fs::read(done.chosen.image).expect("an image");
+        assert!(found == if packs { &packed } else { &image }[..], "{layout} {packs}");
+    }
+}
+
+#[test]
+fn a_pi_whose_command_line_has_another_name_gets_it_under_that_name() {
+    let case = Case::new();
+    let layout = BootLayout::RaspberryPi;
+    let root = case.root("named", layout);
+    let config = root.join("boot/firmware/config.txt");
+    let text = fs::read_to_string(&config).expect("a file") + "\n[all]\ncmdline=mine.txt\n";
+    fs::write(&config, text).expect("written");
+    write(&root, "boot/firmware/mine.txt", "root=PARTUUID=8-02 rootwait\n");
+    for in_place in [false, true] {
+        let plain = Wish { in_place, ..wish(&case.kernel, &root, layout) };
+        let done = install(&plain, &mut Steps::default(), &mut quiet).expect("installed");
+        let line = done.chosen.cmdline;
+        assert!(line.starts_with("root=PARTUUID=8-02 rootwait ") && line.contains(WORDS), "{line}");
+        rollback(&root, None, &mut Steps::default(), &mut quiet).expect("back");
+    }
+}
+
+#[test]
+fn words_of_the_wish_count_more_than_parameters_that_were_set() {
+    let case = Case::new();
+    let root = case.root("grub", BootLayout::Grub);
+    let words = "isolcpus=1 nosmt";
+    set_parameters(&root, BootLayout::Grub, words, &mut Steps::default(), &mut quiet).expect("set");
+    let own = Wish { words: "isolcpus=3", ..wish(&case.kernel, &root, BootLayout::Grub) };
+    let done = install(&own, &mut Steps::default(), &mut quiet).expect("installed");
+    assert_eq!(done.chosen.cmdline, "root=/dev/sda1 ro quiet nosmt isolcpus=3");
+}
+
+#[test]
+fn a_board_that_names_a_folder_gets_words_in_the_variable_that_it_has() {
+    let case = Case::new();
+    let root = case.root("folder", BootLayout::UBoot);
+    write(&root, "boot/uEnv.txt", "bootdir=/boot\nname_kern=gone\nextraargs=quiet\n");
+    let plain = wish(&case.kernel, &root, BootLayout::UBoot);
+    let refused = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused");
+    assert!(refused.to_string().contains("another partition"), "{refused}");
+    write(&root, "boot/Image", "old image");
+    write(&root, "boot/uEnv.txt", "bootdir=/boot\nextraargs=quiet\n");
+    let plain = wish(&case.kernel, &root, BootLayout::UBoot);
+    install(&plain, &mut Steps::default(), &mut quiet).expect("installed");
+    let text = fs::read_to_string(root.join("boot/uEnv.txt")).expect("a file");
+    assert!(text.contains(&format!("extraargs=quiet {WORDS}\n")), "{text}");
+    assert!(!text.contains("optargs"), "{text}");
+}
+
+#[test]
+fn words_that_a_boot_loader_would_take_for_its_own_are_refused() {
+    let case = Case::new();
+    let root = case.root("words", BootLayout::Grub);
+    let before = snapshot(&root);
+    for words in ["a\nset default=0", "x=$y", "init='/bin/sh'", "a;reboot", "a{b"] {
+        let broken = Wish { words, ..wish(&case.kernel, &root, BootLayout::Grub) };
+        let refused = install(&broken, &mut Steps::default(), &mut quiet).expect_err("refused");
+        assert!(refused.is_usage() && snapshot(&root) == before, "{refused}");
     }
 }
 

@@ -20,7 +20,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "energy-preference",
         about: "energy or performance, for CPUs that choose their frequency themselves",
-        values: "performance, balance_performance, default, balance_power, power, or 0 to 255",
+        values: "performance, balance_performance, balance_power, power, or 0 to 255",
         words: PREFERENCES,
         text: |value| {
             let word = PREFERENCES.contains(&value).then(|| value.to_owned());
@@ -221,5 +221,5 @@ const GOVERNORS: &[&str] =
     &["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
 
 /// Preferences as intel_pstate and amd_pstate name them.
-const PREFERENCES: &[&str] =
-    &["balance_performance", "balance_power", "default", "performance", "power"];
+/// Without `default`: the kernel takes it, but reads back the word for the value that it stands for.
+const PREFERENCES: &[&str] = &["balance_performance", "balance_power", "performance", "power"];

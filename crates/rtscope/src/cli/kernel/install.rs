@@ -120,14 +120,32 @@ pub(super) fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::R
     let mut screen = Screen::new(false);
     let back = install::rollback(root, name, &mut Steps::default(), &mut |p| screen.show(&p))?;
     drop(screen);
+    let code = if back.missing.is_some() { exit::FAIL } else { exit::PASS };
     if json {
-        return print_json(&serde_json::json!({ "taken_back": back }));
+        print_json(&serde_json::to_value(&back)?)?;
+        return Ok(ExitCode::from(code));
     }
-    let now = back.layout.chosen(root)?;
-    print(&format!(
-        "{} is taken back; the boot loader takes {}\n",
-        back.kernel.name,
-        shown(&now.image)
-    ))?;
-    Ok(ExitCode::from(exit::PASS))
+    let name = &back.taken_back.kernel.name;
+    print(&match &back.missing {
+        None => {
+            let image =
+                back.chosen.as_ref().map_or("its kernel".to_owned(), |one| shown(&one.image));
+            format!("{name} is taken back; the boot loader takes {image}\n")
+        }
+        Some(missing) => format!(
+            "{name} is taken back, but the boot loader's configuration was written anew since the installation, and \
+             takes {}, which is gone. {} before you reboot: until then this system may not boot\n",
+            shown(missing),
+            match back.taken_back.layout {
+                BootLayout::Grub => {
+                    "Run `update-grub` in that system (elsewhere `grub2-mkconfig -o /boot/grub2/grub.cfg`)"
+                }
+                BootLayout::Extlinux => {
+                    "Run `u-boot-update` in that system, or change extlinux.conf,"
+                }
+                _ => "Change that",
+            }
+        ),
+    })?;
+    Ok(ExitCode::from(code))
 }

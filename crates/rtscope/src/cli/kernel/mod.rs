@@ -139,10 +139,11 @@ pub(super) enum Verb {
     },
     /// Install a built kernel beside the old one
     ///
-    /// The old kernel still boots if the installation is interrupted, and `kernel rollback` goes back to it.
+    /// The old kernel still boots if the installation is interrupted, and `kernel rollback` goes back to it. Without
+    /// --once, the new kernel is the default at every boot, even if it panics: try it with --once first.
     ///
     /// Examples:
-    ///   rtscope kernel install tiny-6.12-rt --root /mnt --layout raspberry-pi
+    ///   rtscope kernel install pi-4-rt.tar.gz --root /mnt --layout raspberry-pi
     ///   rtscope kernel install my-kernel --root / --layout grub --once
     #[command(verbatim_doc_comment)]
     Install(install::Args),
@@ -163,7 +164,8 @@ pub(super) enum Verb {
     },
     /// Remove the kernel that was installed last
     ///
-    /// It restores every file as it was before the installation.
+    /// It restores every file as it was before the installation. Exit code: 0, or 2 if the boot loader would now start a
+    /// kernel that is gone.
     ///
     /// Examples:
     ///   rtscope kernel rollback

@@ -23,7 +23,7 @@ use crate::{cli::shape, plans};
 ///   rtscope lab run --kernel debian-stock --kernel debian-rt --explain
 ///   rtscope lab run lab-course --kernel debian-rt --scale 0.1
 ///   rtscope lab run -k debian-rt -i 200us -p 50 --require 'max < 300us'
-///   rtscope lab run --kernel debian-rt --smp 2 --cpus 1 --duration 2s
+///   rtscope lab run --kernel debian-rt --wall --smp 2 --cpus 1 --duration 2s
 ///   rtscope lab run my-plan.toml --kernel path=/boot/vmlinuz-6.1 --wall
 ///   rtscope lab run --kernel rt=path=/boot/vmlinuz --kernel stock=debian-stock
 ///   rtscope lab run --kernel linux-image-6.1.0-56-amd64_6.1.192-2_amd64.deb

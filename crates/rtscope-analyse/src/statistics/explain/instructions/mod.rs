@@ -13,7 +13,10 @@ mod preempt_count;
 mod softirqs;
 mod walk;
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashSet},
+};
 
 use rtscope_model::{
     instructions::{Instructions, Window},
@@ -446,7 +449,7 @@ impl<'a> Cut<'a> {
             *own.entry(self.walk.function(*node)).or_default() += count;
         }
         let mut own: Vec<(&str, u64)> = own.into_iter().collect();
-        own.sort_by_key(|(function, count)| (u64::MAX - count, *function));
+        own.sort_by_key(|(function, count)| (Reverse(*count), *function));
         let busiest = own.iter().take(NAMED).map(|(function, count)| {
             format!("{function} {} us", crate::number::us(count << self.shift))
         });
