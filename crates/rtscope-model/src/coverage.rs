@@ -60,6 +60,8 @@ struct CellSpan {
 struct Sampled {
     session: u32,
     interval_ns: u64,
+    /// Whether its instants bound anything: the wall clock may be set meanwhile.
+    stands: bool,
     /// Whether it keeps a grid.
     is_absolute: bool,
     /// How much later than the first thread of its session it starts.
@@ -160,6 +162,18 @@ impl Coverage {
     /// Adds the next slice of a thread.
     pub fn add(&mut self, slice: &Slice) {
         let Some(fresh) = self.expected.sampled.get(&slice.thread) else { return };
+        if let Scope::Cell(cell) = slice.scope
+            && slice.recorded == 0
+            && slice.missed > 0
+            && slice.frames.is_none()
+        {
+            let unanswered = self.unanswered.entry((cell, slice.thread)).or_default();
+            unanswered.count += slice.missed;
+            unanswered.waited_ns = unanswered.waited_ns.max(slice.omitted_extent.max_ns);
+        }
+        if !fresh.stands {
+            return;
+        }
         let sampled = self.seen.entry(slice.thread).or_insert_with(|| fresh.clone());
         let mut wrong = |text: String| self.gaps.add(Some(slice.thread), text);
         let at = |ns: u64| Nanos(ns).to_string();
@@ -199,11 +213,6 @@ impl Coverage {
                 }
             }
             sampled.reach_ns.insert(cell, slice.end_ns);
-            if slice.recorded == 0 && slice.missed > 0 && slice.frames.is_none() {
-                let unanswered = self.unanswered.entry((cell, slice.thread)).or_default();
-                unanswered.count += slice.missed;
-                unanswered.waited_ns = unanswered.waited_ns.max(slice.omitted_extent.max_ns);
-            }
         }
         sampled.end_ns = Some(slice.end_ns);
         sampled.max_ns = sampled.max_ns.max(slice.max_ns);
@@ -221,14 +230,13 @@ impl Expected {
         threads: &[ThreadRecord],
     ) {
         let Some(phase) = plan.phases.get(first_cell as usize) else { return };
-        // The wall clock may have been set meanwhile: its instants don't bound anything.
-        let stands = phase.sampler.clock == ClockName::Monotonic;
-        let ours = threads.iter().filter(|t| t.session == session && t.interval_ns > 0 && stands);
+        let ours = threads.iter().filter(|t| t.session == session && t.interval_ns > 0);
         for thread in ours {
             let nth = u64::from(thread.thread.saturating_sub(first_thread));
             let sampled = Sampled {
                 session,
                 interval_ns: thread.interval_ns,
+                stands: phase.sampler.clock == ClockName::Monotonic,
                 is_absolute: phase.sampler.sleep == Sleep::Absolute,
                 stagger_ns: phase.sampler.stagger.0.saturating_mul(nth),
                 end_ns: None,
@@ -268,7 +276,7 @@ impl Coverage {
         label: impl Fn(&ThreadRecord) -> String,
     ) -> Vec<Finding> {
         let expected = Arc::clone(&self.expected);
-        for (thread, fresh) in &expected.sampled {
+        for (thread, fresh) in expected.sampled.iter().filter(|(_, fresh)| fresh.stands) {
             let (thread, sampled) = (*thread, self.seen.get(thread).unwrap_or(fresh));
             let cells = expected.cells.iter().filter(|(_, span)| span.session == sampled.session);
             for (cell, span) in cells {

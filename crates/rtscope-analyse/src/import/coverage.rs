@@ -64,11 +64,12 @@ fn missing_ns(thread: &ImportedThread, expected_ns: u64, grain_ns: u64) -> Optio
 /// Threads that were waiting when the longest of their run ended.
 fn unanswered(cell: &mut ImportedCell, reading: &mut ImportReading) {
     let Some(expected_ns) = cell.threads.iter().filter_map(covered_ns).max() else { return };
-    // A run may end with its first thread that has done a number of cycles: that one isn't short.
+    // Threads may end after a number of cycles: those that did it together aren't short.
     let most = cell.threads.iter().map(cycles).max().unwrap_or(0);
+    let together = cell.threads.iter().filter(|thread| cycles(thread) == most).count() > 1;
     let grain_ns = cell.layout.unit_ns;
     let mut places = Vec::new();
-    for thread in cell.threads.iter_mut().filter(|thread| cycles(thread) < most) {
+    for thread in cell.threads.iter_mut().filter(|thread| !together || cycles(thread) < most) {
         thread.waited_ns = missing_ns(thread, expected_ns, grain_ns);
         if let Some(waited_ns) = thread.waited_ns {
             places.push(format!("{} (waited at least {})", thread.label, Nanos(waited_ns)));

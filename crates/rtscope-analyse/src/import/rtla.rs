@@ -326,7 +326,7 @@ impl Table {
                     origin: Origin { grain_ns: unit_ns, ..self.origin() },
                     ran_ns: self.duration_ns.filter(|_| kind != "noise"),
                     is_quiet: kind == "noise" && self.is_quiet(),
-                    ..ImportedCell::default()
+                    is_one_run: kind != "noise",
                 }),
             }
         }

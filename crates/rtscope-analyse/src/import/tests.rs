@@ -522,6 +522,11 @@ fn threads_that_differ_by_what_their_latencies_explain_are_whole() {
         T: 1 (2) P:80 I:1500 C:  60000 Min:  4 Act:  9 Avg:    9 Max:      40\n")
     .0;
     assert!(!codes(&loops).contains(&"unanswered"));
+    // The thread with the shorter interval starved after 70 of 100 s, and has more cycles all the same.
+    let starved = of(b"T: 0 (1) P:80 I:1000 C:  70000 Min:  4 Act:  9 Avg:    9 Max:      40\n\
+        T: 1 (2) P:80 I:1500 C:  66667 Min:  4 Act:  9 Avg:    9 Max:      40\n")
+    .0;
+    assert!(codes(&starved).contains(&"unanswered"), "{:?}", starved.findings);
 }
 
 #[test]

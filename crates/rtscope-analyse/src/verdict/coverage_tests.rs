@@ -128,16 +128,16 @@ fn sums_that_are_not_those_of_the_slices_do_not_pass() {
 }
 
 /// A thread that answered three times and never again.
-fn starved() -> Run {
-    let mut run = Run::new(PLAN, 1).cell(0, &[&[10_000; 3]]).end();
+fn starved(plan: &str) -> Run {
+    let mut run = Run::new(plan, 1).cell(0, &[&[10_000; 3]]).end();
     let ends = run.events.iter_mut().rev().take(3);
     ends.for_each(|stamped| stamped.at_ns = 10 * SECOND_NS);
     run
 }
 
-#[test]
-fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
-    let mut run = bounded(starved(), 10 * SECOND_NS);
+/// The same with what was never answered, and how long it waited.
+fn unanswered(plan: &str) -> (Run, u64) {
+    let mut run = bounded(starved(plan), 10 * SECOND_NS);
     let missed = 9_997;
     let longest_ns = missed * INTERVAL_NS;
     let first = run.slices[0].clone();
@@ -156,6 +156,19 @@ fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
         omitted_extent: Extent { min_ns: INTERVAL_NS, max_ns: longest_ns, sum_ns: longest_ns },
         ..first
     });
+    (run, longest_ns)
+}
+
+#[test]
+fn what_was_never_answered_is_told_by_the_wall_clock_too() {
+    let plan = format!("{PLAN}\n[sampler]\nclock = 'realtime'\n");
+    let judgement = judged(&unanswered(&plan).0.files());
+    assert!(judgement.findings.iter().any(|finding| finding.code == "unanswered"));
+}
+
+#[test]
+fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
+    let (run, longest_ns) = unanswered(PLAN);
     let judgement = judged(&run.files());
     assert_eq!(judgement.verdict, Verdict::Fail);
     assert_eq!(
@@ -185,7 +198,7 @@ fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
 
 #[test]
 fn a_starved_phase_of_an_older_record_does_not_pass() {
-    let judgement = judged(&starved().files());
+    let judgement = judged(&starved(PLAN).files());
     assert_eq!(judgement.verdict, Verdict::Inconclusive);
     assert!(judgement.reasons[0].contains("from 3 ms to 10 s after"), "{:?}", judgement.reasons);
 }

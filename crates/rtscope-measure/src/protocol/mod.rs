@@ -500,15 +500,20 @@ impl Conductor<'_, '_> {
     fn account(&mut self, laid: &SessionPlan, ended: &[EndedThread], smi_before: &[Option<u64>]) {
         self.tell_warnings();
         let smi_after = self.smi(laid);
+        let broke = ended.iter().filter_map(|thread| Some((thread.thread, thread.broke_at?)));
+        let mut broke: Vec<_> = broke.collect();
+        // The one that answered first has ended the run.
+        broke.sort_by_key(|(_, (latency_ns, expiry_ns))| latency_ns + expiry_ns);
+        for (thread, (latency_ns, expiry_ns)) in broke {
+            self.stream.emit(Event::BreakHit { thread, latency_ns, expiry_ns });
+        }
         for thread in ended {
             let i = laid.spec.threads.iter().position(|plan| plan.thread == thread.thread);
             let smi = |counts: &[Option<u64>]| counts.get(i?).copied().flatten();
             let mut tally = thread.tally;
             tally.raw_lost += self.stream.recorder.raw_lost(thread.thread);
             tally.smi = smi(smi_before).zip(smi(&smi_after)).map(|(a, b)| b.wrapping_sub(a));
-            if let Some((latency_ns, expiry_ns)) = thread.broke_at {
-                self.stream.emit(Event::BreakHit { thread: thread.thread, latency_ns, expiry_ns });
-            }
+
             if thread.without_slot > 0 {
                 let text = format!(
                     "thread {} had no slot for {} activations: the control thread was held up for seconds",

@@ -148,6 +148,8 @@ pub struct ClaimWatch {
     latencies: u64,
     /// Latencies of slices longer than a window, each of which may be an event of its own.
     apart: u64,
+    /// Activations without a latency that are due before may belong to an event that is counted.
+    unmeasured_until_ns: u64,
 }
 
 impl ClaimWatch {
@@ -169,6 +171,7 @@ impl ClaimWatch {
             longest_slice_ns: 0,
             latencies: 0,
             apart: 0,
+            unmeasured_until_ns: 0,
         }
     }
 
@@ -176,7 +179,11 @@ impl ClaimWatch {
         let length_ns = slice.end_ns.saturating_sub(slice.start_ns);
         *self.threads.entry(slice.thread).or_default() += length_ns;
         self.longest_slice_ns = self.longest_slice_ns.max(length_ns);
-        if slice.recorded == 0 || slice.max_ns < self.limit.0 {
+        let is_late = slice.recorded > 0 && slice.max_ns >= self.limit.0;
+        if !is_late || slice.frames.is_some() {
+            self.add_unmeasured(slice, length_ns);
+        }
+        if !is_late {
             return;
         }
         let mut histogram = Histogram::new(self.layout);
@@ -199,6 +206,32 @@ impl ClaimWatch {
             // At most one event in each window, however many latencies.
             self.apart += at_most.min(touched).saturating_sub(known);
         }
+    }
+
+    /// Activations that no measured latency speaks for: frames that were lost, late or not sent, and what was never
+    /// answered. (What a late wake-up swallowed belongs to its own latency, which is longer.) When in the slice they were
+    /// due isn't known.
+    fn add_unmeasured(&mut self, slice: &Slice, length_ns: u64) {
+        let reaches = |bin: &&(u32, u64)| self.layout.upper_ns(bin.0) >= self.limit.0;
+        if slice.omitted_extent.max_ns < self.limit.0 {
+            return;
+        }
+        let at_most: u64 = slice.omitted.iter().filter(reaches).map(|bin| bin.1).sum();
+        self.latencies += at_most;
+        // Two of neighbouring slices may be one event: of short ones, their windows say so.
+        let is_short = length_ns <= self.window_ns;
+        let is_another = slice.start_ns >= self.unmeasured_until_ns;
+        if is_short || is_another {
+            self.windows.insert(slice.start_ns / self.window_ns);
+        }
+        if is_short {
+            return;
+        }
+        if is_another {
+            self.unmeasured_until_ns = slice.end_ns.saturating_add(self.window_ns);
+        }
+        let touched = length_ns / self.window_ns + 2;
+        self.apart += at_most.min(touched).saturating_sub(u64::from(is_another));
     }
 
     /// Whether the claim is decided, and stays so when the run ends now: the slices that are still open

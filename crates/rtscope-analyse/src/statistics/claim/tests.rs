@@ -184,6 +184,63 @@ fn a_limit_that_is_always_exceeded_is_refuted() {
 }
 
 #[test]
+fn what_was_never_answered_backs_nothing() {
+    let layout = Layout::default();
+    let verdict = |once_in_s: u64, lost: &dyn Fn(u64, &mut Slice)| {
+        let mut watch = watch(once_in_s, 1);
+        for second in 0..60 {
+            let mut slice = slice(0, second, &[]);
+            lost(second, &mut slice);
+            watch.add(&slice);
+        }
+        let claim = watch.claim();
+        (claim.verdict, claim.events_surely, claim.latencies)
+    };
+    let none = |_: u64, _: &mut Slice| {};
+    assert_eq!(verdict(10, &none), (Verdict::Pass, 0, 0));
+    // A frame in each second came back after 1.3 ms, which the slice has in `omitted` only.
+    let frames = |slice: &mut Slice| {
+        slice.frames = Some(Box::default());
+        (slice.missed, slice.recorded) = (1, slice.recorded - 1);
+        slice.omitted = vec![(layout.index(1_300_000), 1)];
+        slice.omitted_extent = rtscope_model::slice::Extent {
+            min_ns: 1_300_000,
+            max_ns: 1_300_000,
+            sum_ns: 1_300_000,
+        };
+    };
+    let (always, _, latencies) = verdict(10, &|_, slice| frames(slice));
+    assert_eq!((always, latencies), (Verdict::Fail, 60));
+    let once = verdict(10, &|second, slice| {
+        if second == 30 {
+            frames(slice);
+        }
+    });
+    assert_eq!((once.1, once.2), (1, 1));
+    // A second in which nobody answered.
+    let starved = verdict(10, &|second, slice| {
+        if second == 59 {
+            let scope = slice.scope;
+            let span = (slice.start_ns, slice.end_ns);
+            let waits = (1..=1_000).map(|n| n * 1_000_000);
+            *slice = Slice::unanswered((0, scope), layout, span, 1_000, waits);
+        }
+    });
+    assert_eq!((starved.1, starved.2), (1, 1_000));
+    // Slices longer than a window may hide several events.
+    let mut long = watch(1, 1);
+    for second in 0..60 {
+        let mut slice = slice(0, second, &[]);
+        if second % 2 == 0 {
+            frames(&mut slice);
+            slice.omitted[0].1 = 100;
+        }
+        long.add(&slice);
+    }
+    assert_ne!(long.claim().verdict, Verdict::Pass);
+}
+
+#[test]
 fn slices_longer_than_a_window_back_nothing_that_they_may_hide() {
     // "Once in 2 s" has windows of 100 ms. A slice of 1 s touches at most 12 of them: as many events.
     let mut watch = watch(2, 1);

@@ -116,7 +116,8 @@ pub(super) fn early_wakeups(scene: &Scene) -> Option<Finding> {
 pub(super) fn corrected_incomplete(scene: &Scene) -> Option<Finding> {
     let places = scene.counts(|_, tally| tally.omitted_unexpanded)?;
     let text = format!("the corrected latencies leave out missed activations: {places}");
-    Some(Finding::new("corrected-incomplete", Weight::Warning, text))
+    // Quantiles and means are judged with them.
+    Some(Finding::new("corrected-incomplete", Weight::PreventsPass, text))
 }
 
 /// The firmware took CPUs away.
@@ -281,7 +282,7 @@ mod tests {
             (|t| t.migrations = 2, "migrations", Weight::Invalidates),
             (|t| t.involuntary_switches = 2, "involuntary-switches", Weight::Warning),
             (|t| t.raw_lost = 2, "raw-samples-lost", Weight::Warning),
-            (|t| t.omitted_unexpanded = 2, "corrected-incomplete", Weight::Warning),
+            (|t| t.omitted_unexpanded = 2, "corrected-incomplete", Weight::PreventsPass),
             (|t| t.smi = Some(2), "smi", Weight::Warning),
         ];
         for (edit, code, weight) in cases {
