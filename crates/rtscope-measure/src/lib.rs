@@ -342,9 +342,13 @@ fn sessions_in_turn(
         let phase = &plan.phases[session.cells.start];
         let own = if changes_by_phase(plan) { plan.settings_of(phase) } else { BTreeMap::new() };
         let mut emit = |event| conductor.stream.emit(event);
+        // To stop services or to switch swap off may take minutes.
+        watchdog.rest();
         let settings = tune::apply(&options.tree, &options.journal, &own, &mut emit)?;
         conductor.launcher.all = outside_of_shields(&all);
+        watchdog.renew();
         let ended = conductor.session(i as u32, session);
+        watchdog.rest();
         settings.restore(&mut |event| conductor.stream.emit(event));
         if let Some(reason) = ended? {
             why = reason;

@@ -51,6 +51,11 @@ impl Watchdog {
         Watchdog { _runaway: runaway, _deadline: Deadline::after(unattended), unattended }
     }
 
+    /// No thread runs now: the time starts when it is [renewed](Watchdog::renew).
+    pub fn rest(&self) {
+        process::end_after(Duration::ZERO);
+    }
+
     /// Somebody has looked after the threads: the time starts again.
     pub fn renew(&self) {
         process::end_after(self.unattended);

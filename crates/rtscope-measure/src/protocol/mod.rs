@@ -483,16 +483,13 @@ impl Conductor<'_, '_> {
         laid.spec.threads.iter().map(|t| of(&t.asked.cpus)).collect()
     }
 
-    /// Says what the kernel warned of.
-    fn tell_warnings(&mut self) {
-        let (warnings, more) = self.kernel_log.take_warnings();
-        if let Some(first) = warnings.first() {
-            let count = warnings.len() as u64 + more;
-            let plural = if count == 1 { "" } else { "s" };
-            let text =
-                format!("the kernel logged {count} warning{plural} while it was measured: {first}");
-            let finding = Finding::new("kernel-warnings", Weight::Warning, text);
-            self.stream.found(finding.advise(format!("in full: {}", warnings.join(" | "))));
+    /// Says which threads stopped the run. The first of them answered first.
+    fn tell_breaks(&mut self, ended: &[EndedThread]) {
+        let broke = ended.iter().filter_map(|thread| Some((thread.thread, thread.broke_at?)));
+        let mut broke: Vec<_> = broke.collect();
+        broke.sort_by_key(|(_, (latency_ns, expiry_ns))| latency_ns + expiry_ns);
+        for (thread, (latency_ns, expiry_ns)) in broke {
+            self.stream.emit(Event::BreakHit { thread, latency_ns, expiry_ns });
         }
     }
 
@@ -500,13 +497,7 @@ impl Conductor<'_, '_> {
     fn account(&mut self, laid: &SessionPlan, ended: &[EndedThread], smi_before: &[Option<u64>]) {
         self.tell_warnings();
         let smi_after = self.smi(laid);
-        let broke = ended.iter().filter_map(|thread| Some((thread.thread, thread.broke_at?)));
-        let mut broke: Vec<_> = broke.collect();
-        // The one that answered first has ended the run.
-        broke.sort_by_key(|(_, (latency_ns, expiry_ns))| latency_ns + expiry_ns);
-        for (thread, (latency_ns, expiry_ns)) in broke {
-            self.stream.emit(Event::BreakHit { thread, latency_ns, expiry_ns });
-        }
+        self.tell_breaks(ended);
         for thread in ended {
             let i = laid.spec.threads.iter().position(|plan| plan.thread == thread.thread);
             let smi = |counts: &[Option<u64>]| counts.get(i?).copied().flatten();

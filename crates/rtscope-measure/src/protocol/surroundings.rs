@@ -3,6 +3,7 @@
 
 use rtscope_model::{
     event::Event,
+    finding::{Finding, Weight},
     plan::Phase,
     schedule::{Placement, Policy},
 };
@@ -87,6 +88,19 @@ impl Conductor<'_, '_> {
         let (own_pid, before) = (std::process::id(), self.real_time_before);
         for new in new_real_time_threads(self.tree, own_pid, cell, &pids, before) {
             self.stream.emit(Event::NewRealTimeThreads(new));
+        }
+    }
+
+    /// Says what the kernel warned of.
+    pub(super) fn tell_warnings(&mut self) {
+        let (warnings, more) = self.kernel_log.take_warnings();
+        if let Some(first) = warnings.first() {
+            let count = warnings.len() as u64 + more;
+            let plural = if count == 1 { "" } else { "s" };
+            let text =
+                format!("the kernel logged {count} warning{plural} while it was measured: {first}");
+            let finding = Finding::new("kernel-warnings", Weight::Warning, text);
+            self.stream.found(finding.advise(format!("in full: {}", warnings.join(" | "))));
         }
     }
 }

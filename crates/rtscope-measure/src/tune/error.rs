@@ -25,6 +25,13 @@ pub enum TuneError {
     System(#[from] Error),
     #[error("{setting}: {path} reads {found:?} after {asked:?} was written", path = path.display())]
     NotKept { setting: String, path: PathBuf, asked: String, found: String },
+    /// Between the look at it and the change, somebody else has changed it: the value seen first is none to go back to.
+    #[error(
+        "{setting}: {path} was {was:?} at first and is {found:?} now, so something else changes it, for example a \
+         service that was stopped for this run: end that first, then run this again",
+        path = path.display()
+    )]
+    ChangedMeanwhile { setting: String, path: PathBuf, was: String, found: String },
     /// Another run has changed it and will put it back.
     #[error(
         "{setting} is held by the rtscope with process number {pid}, which has changed {path}: \

@@ -242,11 +242,38 @@ impl Journal {
         })
     }
 
+    /// All is restored but these, in their order.
+    pub(super) fn leave(self, changes: &[Change]) {
+        // One that stays whole makes a later restore try the others again.
+        let _ = narrow(&self.path, changes);
+    }
+
     /// All is restored.
     pub(super) fn remove(self) {
         // One that stays makes a later restore look again, and find the old values.
         let _ = fs::remove_file(self.path);
     }
+}
+
+/// Leaves only these changes in a journal: the others are undone, and whoever changes them again has nothing to fear
+/// from it.
+pub(super) fn narrow(path: &Path, changes: &[Change]) -> io::Result<()> {
+    let whole = fs::read_to_string(path)?;
+    let first = whole.lines().next().unwrap_or_default();
+    let mut text = String::new();
+    if serde_json::from_str::<Heading>(first).is_ok() {
+        text += &format!("{first}\n");
+    }
+    for change in changes {
+        text += &(serde_json::to_string(change)? + "\n");
+    }
+    let part = path.with_extension("part");
+    let _ = fs::remove_file(&part);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&part, path)?;
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
 fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {

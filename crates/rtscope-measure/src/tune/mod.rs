@@ -217,6 +217,15 @@ impl Applied {
     }
 
     fn write(&mut self, change: Change, on_event: &mut dyn FnMut(Event)) -> Result<(), TuneError> {
+        if change.kind == ChangeKind::File
+            && let Ok(found) = change.present(&self.tree)
+            && found != change.old
+            && !change.is_as_asked(&found)
+        {
+            let path = change.place(&self.tree).into();
+            let Change { setting, old: was, .. } = change;
+            return Err(TuneError::ChangedMeanwhile { setting, path, was, found });
+        }
         // Noted before it is tried: a write that fails may still have changed something.
         self.changes.push(change.clone());
         let written = change.write(&self.tree, &change.new);
@@ -225,8 +234,11 @@ impl Applied {
             return Ok(());
         }
         let found = change.present(&self.tree);
-        if found.as_ref().is_ok_and(|found| *found == change.old) {
-            self.changes.pop();
+        match &found {
+            Ok(found) if *found == change.old => drop(self.changes.pop()),
+            // Ours too: it is what the kernel made of it.
+            Ok(found) => self.changes.last_mut().expect("noted").new.clone_from(found),
+            Err(_) => {}
         }
         if change.kind.is_bulk() && found.as_ref().is_err_and(request::is_gone) {
             return Ok(());
@@ -303,12 +315,14 @@ impl Applied {
             let to = held.release(&self.tree).map_or("unknown".to_owned(), |us| us.to_string());
             on_event(Event::SettingRestored { setting, path, to });
         }
-        let mut failed = false;
+        let mut failed = Vec::new();
         let moved = shield::moved(&self.changes);
         for change in self.changes.drain(..).rev() {
             let path = change.place(&self.tree);
             let outcome = put_back(&self.tree, &change);
-            failed |= matches!(outcome, RestoreOutcome::Failed(_));
+            if matches!(outcome, RestoreOutcome::Failed(_)) {
+                failed.insert(0, change.clone());
+            }
             if change.is_quiet(&outcome) {
                 continue;
             }
@@ -330,8 +344,10 @@ impl Applied {
             let (setting, to) = ("shield".to_owned(), "every CPU".to_owned());
             on_event(Event::SettingRestored { setting, path, to });
         }
-        if let Some(journal) = self.journal.take().filter(|_| !failed) {
-            journal.remove();
+        match self.journal.take() {
+            Some(journal) if failed.is_empty() => journal.remove(),
+            Some(journal) => journal.leave(&failed),
+            None => {}
         }
     }
 }

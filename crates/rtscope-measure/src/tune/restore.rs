@@ -9,7 +9,7 @@ use rtscope_sys::{Error, process, tree::Tree};
 
 use super::{
     change::{Change, ChangeKind},
-    journal::{Author, Found, Lock, Owner, find_all, find_left, is_file_of, named, parse},
+    journal::{Author, Found, Lock, Owner, find_all, find_left, is_file_of, named, narrow, parse},
     request::is_gone,
 };
 
@@ -124,13 +124,15 @@ fn restore_all(tree: &Tree, journal_dir: &Path, is_over: impl Fn(&Found) -> bool
     let mut restored = Vec::new();
     for journal in journals.iter().rev().filter(|journal| is_over(journal)) {
         restored.extend(journal.damaged.iter().map(|line| trouble(&journal.path, line.clone())));
-        let done = journal.of_earlier_boot || restore_one(tree, journal, &mut restored);
-        let left = if !done {
-            Ok(())
-        } else if journal.damaged.is_empty() {
-            std::fs::remove_file(&journal.path)
-        } else {
-            std::fs::rename(&journal.path, journal.path.with_extension("damaged"))
+        let failed = match journal.of_earlier_boot {
+            true => Vec::new(),
+            false => restore_one(tree, journal, &mut restored),
+        };
+        let left = match (failed.is_empty(), journal.damaged.is_empty()) {
+            (true, true) => std::fs::remove_file(&journal.path),
+            (true, false) => std::fs::rename(&journal.path, journal.path.with_extension("damaged")),
+            (false, true) => narrow(&journal.path, &failed),
+            (false, false) => Ok(()),
         };
         restored.extend(left.err().map(|error| trouble(&journal.path, error.to_string())));
     }
@@ -207,9 +209,9 @@ pub fn holders(journal_dir: &Path) -> Vec<Holder> {
     holders
 }
 
-/// True when nothing is left to do.
-fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> bool {
-    let mut done = true;
+/// Restores what a journal names, and answers what is left to do, in the journal's order.
+fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> Vec<Change> {
+    let mut failed = Vec::new();
     for change in journal.changes.iter().rev() {
         let outcome = put_back(tree, change);
         if change.is_quiet(&outcome) {
@@ -223,7 +225,7 @@ fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> bo
                 change.old
             )),
             RestoreOutcome::Failed(why) => {
-                done = false;
+                failed.insert(0, change.clone());
                 Some(format!("{why}; as root, run: {}", change.repair_command(tree)))
             }
         };
@@ -234,5 +236,5 @@ fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> bo
             error,
         });
     }
-    done
+    failed
 }

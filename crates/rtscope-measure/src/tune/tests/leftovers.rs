@@ -104,6 +104,38 @@ fn a_restore_that_fails_names_the_command_and_keeps_the_journal() {
 }
 
 #[test]
+fn what_was_restored_beside_a_failure_is_not_restored_again() {
+    let bench = Bench::new();
+    fs::remove_file(bench.fake.tree.path(MIGRATION)).expect("removed");
+    bench.fake.link(MIGRATION, REFUSES);
+    let version = bench.fake.read(MIGRATION);
+    let off = || bench.fake.file(THROTTLING, "-1\n");
+    off();
+    let both = line("throttling", THROTTLING, "950000", "-1")
+        + &line("timer-migration", MIGRATION, "1", &version);
+    bench.left(&both);
+    assert_eq!(bench.restore().len(), 2);
+    assert_eq!(bench.fake.read(THROTTLING), "950000");
+    // Days later somebody switches it off.
+    off();
+    let [failed] = bench.restore().try_into().expect("one is left to do");
+    assert_eq!(failed.setting, "timer-migration");
+    assert_eq!(
+        (bench.fake.read(THROTTLING).as_str(), bench.journals()),
+        ("-1", vec![NOBODY.to_owned()])
+    );
+    // The same of a run that restores its own.
+    let bench = Bench::new();
+    let applied = bench.applied(&[("throttling", "off"), ("thp", "never")]);
+    fs::remove_file(bench.fake.tree.path(HUGE)).expect("removed");
+    fs::create_dir(bench.fake.tree.path(HUGE)).expect("in its place");
+    applied.restore(&mut |_| {});
+    let [name] = bench.journals().try_into().expect("one journal");
+    let text = fs::read_to_string(bench.journals.path().join(name)).expect("a journal");
+    assert!(text.contains("\"thp\"") && !text.contains("\"throttling\""), "{text}");
+}
+
+#[test]
 fn a_file_that_went_away_needs_no_restore() {
     let bench = Bench::new();
     let path = "proc/irq/9/smp_affinity_list";

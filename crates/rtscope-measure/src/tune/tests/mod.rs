@@ -165,11 +165,38 @@ fn a_write_that_fails_restores_what_was_done_before() {
 fn a_value_that_does_not_stay_is_an_error() {
     let bench = Bench::new();
     fs::remove_file(bench.fake.tree.path(MIGRATION)).expect("removed");
-    // It is written to, and reads as eight digits.
-    bench.fake.link(MIGRATION, "/proc/self/coredump_filter");
+    // 0 stands for the usual slack, and reads as that.
+    let slack = "/proc/self/timerslack_ns";
+    fs::write(slack, "61000").expect("our own");
+    bench.fake.link(MIGRATION, slack);
     let error = bench.refused(&[("throttling", "off"), ("timer-migration", "off")]);
     assert!(matches!(&error, TuneError::NotKept { asked, .. } if asked == "0"), "{error}");
     assert_eq!(bench.fake.read(THROTTLING), "950000");
+    assert_eq!(fs::read_to_string(slack).expect("our own").trim(), "61000", "it is put back");
+    fs::write(slack, "0").expect("our own");
+}
+
+#[test]
+fn a_value_that_changed_since_it_was_looked_at_is_left_alone() {
+    let bench = Bench::new();
+    let settings = [("throttling", "off"), ("thp", "never")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    // As a service does that is stopped.
+    let mut change = |event| {
+        if let Event::SettingChanged { setting, .. } = event
+            && setting == "throttling"
+        {
+            bench.fake.file(HUGE, "always\n");
+        }
+    };
+    let applied = apply(&bench.fake.tree, bench.journals.path(), &settings, &mut change);
+    let error = applied.expect_err("refused").to_string();
+    assert!(error.contains("\"madvise\" at first and is \"always\" now"), "{error}");
+    assert_eq!(
+        (bench.fake.read(HUGE), bench.fake.read(THROTTLING)),
+        ("always".into(), "950000".into())
+    );
+    assert_eq!(bench.journals(), [""; 0]);
 }
 
 #[test]
