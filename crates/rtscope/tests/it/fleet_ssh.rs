@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
@@ -108,7 +109,12 @@ impl Far {
             .args(["netns", "exec", &self.name, "/usr/sbin/sshd", "-f"])
             .arg(config)
             .status();
-        assert!(started.is_ok_and(|status| status.success()), "sshd listens");
+        assert!(started.is_ok_and(|status| status.success()), "sshd starts");
+        // It goes into the background first, and listens then.
+        let address = format!("{}:22", self.address()).parse().expect("an address");
+        wait_for("sshd to listen", Duration::from_secs(20), || {
+            TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+        });
     }
 
     /// Kills sshd and its sessions, but not what they left running.
