@@ -12,6 +12,7 @@ use super::{
     List,
     shapes::{Content, Field, Kind, Shape, Shapes, Variant},
 };
+use crate::tidy::anchor;
 
 /// The whole page.
 pub(super) fn write(list: &List, shapes: &Shapes) -> Result<String> {
@@ -262,12 +263,6 @@ impl<'a> Page<'a> {
             }
         })
     }
-}
-
-/// The anchor of a heading.
-fn anchor(heading: &str) -> String {
-    let kept = heading.to_lowercase().replace(' ', "-");
-    kept.chars().filter(|c| c.is_alphanumeric() || ['-', '_'].contains(c)).collect()
 }
 
 /// The name of a type without what it is made of; of an `Option`, that of what is in it.

@@ -91,6 +91,12 @@ pub(crate) fn links(text: &str) -> BTreeSet<String> {
     links.collect()
 }
 
+/// The anchor of a heading on a git host.
+pub(crate) fn anchor(heading: &str) -> String {
+    let text = heading.to_lowercase().replace(' ', "-");
+    text.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
 /// The anchors of a document's headings, as git hosts and mdBook make them: letters, digits, `_` and `-` of the text in
 /// lower case, `-` for each space, and a number for a text that was there before.
 pub(super) fn anchors(text: &str) -> BTreeSet<String> {
@@ -105,9 +111,7 @@ pub(super) fn anchors(text: &str) -> BTreeSet<String> {
                 }
             }
             Event::End(TagEnd::Heading(_)) => {
-                let text = heading.take().unwrap_or_default().to_lowercase().replace(' ', "-");
-                let kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
-                let anchor: String = text.chars().filter(kept).collect();
+                let anchor = anchor(&heading.take().unwrap_or_default());
                 let again = (1..).map(|n| format!("{anchor}-{n}"));
                 let new = std::iter::once(anchor.clone()).chain(again).find(|a| !found.contains(a));
                 found.extend(new);

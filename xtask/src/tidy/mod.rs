@@ -24,7 +24,7 @@ use anyhow::{Context, Result, anyhow};
 
 use source::Source;
 
-pub(crate) use documents::{links, target};
+pub(crate) use documents::{anchor, links, target};
 
 /// Where a rule is broken, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -206,8 +206,8 @@ impl Content {
 
     fn write(&self, to: &Path, steps: &mut Steps) -> Result<(), LabError> {
         match self {
-            Content::Copy(from) => copy_file(from, to, |file| file, steps),
-            Content::Unpacked(from) => copy_file(from, to, GzDecoder::new, steps),
+            Content::Copy(from) => copy_file(from, to, steps),
+            Content::Unpacked(from) => copy_through(from, to, GzDecoder::new, steps),
             Content::Text(text) => write_file(to, text.as_bytes(), steps),
             Content::Made { words, then } => {
                 steps.take()?;
@@ -266,7 +266,12 @@ fn write_file(to: &Path, bytes: &[u8], steps: &mut Steps) -> Result<(), LabError
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(LabError::file("write", to))
 }
 
-fn copy_file<R: Read>(
+fn copy_file(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> {
+    copy_through(from, to, |file| file, steps)
+}
+
+/// Copies what a reader makes of a file.
+fn copy_through<R: Read>(
     from: &Path,
     to: &Path,
     read: impl FnOnce(File) -> R,
@@ -301,12 +306,12 @@ fn copy_tree(from: &Path, to: &Path, steps: &mut Steps) -> Result<(), LabError> 
             match symlink(&target, &to) {
                 Ok(()) => {}
                 Err(e) if !has_no_links(&e) => return Err(LabError::file("make a link", &to)(e)),
-                Err(_) if path.is_file() => copy_file(&path, &to, |file| file, steps)?,
+                Err(_) if path.is_file() => copy_file(&path, &to, steps)?,
                 // Of a folder or of nothing: no file of it is lost.
                 Err(_) => {}
             }
         } else {
-            copy_file(&path, &to, |file| file, steps)?;
+            copy_file(&path, &to, steps)?;
         }
     }
     sync_folder(to).map_err(LabError::file("sync", to))

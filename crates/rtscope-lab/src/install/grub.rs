@@ -203,13 +203,17 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     // What was the default stays so beside a kernel that boots once.
     let kept = if wish.once { old_custom } else { without_block(&old_custom) };
     let text = with_block(&kept, &wish.title(), &block(wish, &entry, seen, has_initrd)?);
-    let path = folder.join("custom.cfg");
-    changes.push(if below::is_file(wish.root, &path) {
-        Change::Replace { path, text, mark: Mark::Block }
-    } else {
-        Change::File { from: Content::Text(text), to: path }
-    });
+    changes.push(custom_with(wish.root, &folder, text));
     Ok(changes)
+}
+
+/// The change that writes `custom.cfg`.
+fn custom_with(root: &Path, folder: &Path, text: String) -> Change {
+    let path = folder.join("custom.cfg");
+    match below::is_file(root, &path) {
+        true => Change::Replace { path, text, mark: Mark::Block },
+        false => Change::File { from: Content::Text(text), to: path },
+    }
 }
 
 /// Refuses a menu that doesn't read the file that our entry is in.
@@ -251,12 +255,7 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
     }
     body += &format!("}}\n{}", as_default(MARK));
     let text = with_block(&old, &words.title(), &body);
-    let path = folder.join("custom.cfg");
-    Ok(vec![if below::is_file(root, &path) {
-        Change::Replace { path, text, mark: Mark::Block }
-    } else {
-        Change::File { from: Content::Text(text), to: path }
-    }])
+    Ok(vec![custom_with(root, &folder, text)])
 }
 
 /// Makes an entry the default, where none was chosen for this boot alone. GRUB falls back to the first entry when it can't

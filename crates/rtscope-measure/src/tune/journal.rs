@@ -269,9 +269,7 @@ pub(super) fn narrow(path: &Path, changes: &[Change]) -> io::Result<()> {
     }
     let part = path.with_extension("part");
     let _ = fs::remove_file(&part);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
+    write_anew(&part, &text)?;
     fs::rename(&part, path)?;
     path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
@@ -284,6 +282,11 @@ fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
         text += &serde_json::to_string(change)?;
         text.push('\n');
     }
+    write_anew(path, &text)
+}
+
+/// Writes a file that isn't there yet, for its owner only. It is on the disk when this returns.
+fn write_anew(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
