@@ -416,8 +416,8 @@ fn a_run_that_is_killed_is_restored_after() {
         .spawn()
         .expect("a process");
     let started = Instant::now();
-    // Throttling is the last of the two.
-    while bench.fake.tree.read(THROTTLING).is_ok_and(|text| text != "-1") {
+    // Throttling is applied first.
+    while bench.fake.tree.read(HUGE).is_ok_and(|text| text != "never") {
         assert!(started.elapsed() < Duration::from_secs(30), "it never applied its settings");
         sleep(Duration::from_millis(5));
     }
