@@ -247,6 +247,10 @@ fn worst(judgement: &Judgement) -> (Option<u64>, String) {
     (Some(max_ns), format!(" The worst was {place}."))
 }
 
+/// Findings that say that what was asked didn't take place: no advice to accept them.
+const NOT_DONE: [&str; 4] =
+    ["load-did-not-run", "load-did-not-start", "run-failed", "run-interrupted"];
+
 /// Which findings stand in the way of a pass.
 fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {
     let mut codes: Vec<&str> = Vec::new();
@@ -256,7 +260,8 @@ fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {
             codes.push(&finding.code);
         }
     }
-    let acceptable = codes.iter().find(|code| !DAMAGE.contains(code)).copied();
+    let is_acceptable = |code: &&&str| !DAMAGE.contains(code) && !NOT_DONE.contains(code);
+    let acceptable = codes.iter().find(is_acceptable).copied();
     let is_damaged = codes.iter().any(|code| DAMAGE.contains(code));
     let accept = acceptable.filter(|_| judgement.verdict != Verdict::Measured).map(|code| {
         format!("if a finding doesn't matter for you, accept it, for example with --accept {code}")

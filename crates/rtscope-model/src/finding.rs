@@ -54,4 +54,11 @@ impl Finding {
         self.advice = advice.into();
         self
     }
+
+    /// The text, and the advice behind a semicolon.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let join = if self.advice.is_empty() { "" } else { "; " };
+        format!("{}{join}{}", self.text, self.advice)
+    }
 }

@@ -27,14 +27,17 @@ pub(crate) fn lab_failure(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// Where a way to a permission begins, as `environment::do_one_of` writes it.
+const ITEM: &str = "\n  - ";
+
 /// An error and its causes in one line. A cause that the text before it tells already, as that of a
-/// system call, is not told again. Only problems of a text and the lab's errors have lines of their
-/// own, the latter indented: they quote the output of other programs.
+/// system call, is not told again. Only problems of a text, the ways to a permission and the lab's errors
+/// have lines of their own, the last ones indented: they quote the output of other programs.
 pub(crate) fn error_text(error: &anyhow::Error) -> String {
     let shown = |cause: &(dyn std::error::Error + 'static)| match cause.to_string() {
         text if cause.is::<TextError>() => text,
         text if cause.is::<LabError>() => text.replace('\n', "\n  "),
-        text => printable(&text).into_owned(),
+        text => printable(&text).replace("\\n  - ", ITEM),
     };
     error.chain().fold(String::new(), |text, cause| match shown(cause) {
         cause if text.contains(&cause) => text,
@@ -50,6 +53,14 @@ mod tests {
     use rtscope_measure::recorder::RecordError;
 
     use super::error_text;
+
+    #[test]
+    fn each_way_to_a_permission_has_a_line() {
+        let ways = ["one", "two", "three"].map(str::to_owned);
+        let error = anyhow::Error::new(rtscope_measure::RunError::Permission(ways));
+        let text = error_text(&error);
+        assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), ["  - one", "  - two", "  - three"]);
+    }
 
     #[test]
     fn what_the_system_answered_is_told_once() {

@@ -116,6 +116,9 @@ pub fn compare_each(all: &[Sides<'_>], limits_ns: &[u64]) -> Vec<Comparison> {
         let more = setting::warning(&differences).into_iter().chain(setting::imports(imported));
         notes.splice(0..0, more);
         notes.extend(basis_note(&changes));
+        if pairs.is_empty() {
+            notes.splice(0..0, pairing::advice(a, b));
+        }
         let answer = answer(&changes, figures, refused);
         let (format, a, b) = (FORMAT, names(a), names(b));
         Comparison { format, a, b, imported, answer, figures, refused, changes, differences, notes }
@@ -157,7 +160,13 @@ fn answer(changes: &[CellComparison], figures: usize, refused: usize) -> String 
     let independent = changes.iter().any(|change| change.basis == Basis::Independent);
     let caveat = if independent { ", if wake-ups are independent" } else { "" };
     let is_by_runs = changes.iter().all(|change| change.basis == Basis::Runs);
-    let alike = if is_by_runs { "" } else { "without differences from run to run, " };
+    let alike = match (independent, is_by_runs, changes.iter().any(has_two_runs)) {
+        (true, _, _) => "with independent wake-ups and no differences from run to run, ",
+        (false, false, _) => "without differences from run to run, ",
+        // Student's t is exact for a normal distribution only, and two runs show nothing of theirs.
+        (false, true, true) => "if runs vary normally, ",
+        (false, true, false) => "",
+    };
     format!(
         "different{caveat}: {}. Compared: {looked}; {alike}equal systems are called different in at most 5 % of \
          comparisons{open}",
@@ -165,10 +174,15 @@ fn answer(changes: &[CellComparison], figures: usize, refused: usize) -> String 
     )
 }
 
+/// Whether a side has just two runs, and the other two or more.
+fn has_two_runs(change: &CellComparison) -> bool {
+    change.a.runs.min(change.b.runs) == ratio::RUNS_MIN
+}
+
 /// What the intervals leave out.
 fn basis_note(changes: &[CellComparison]) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
-    let has_two = |change: &CellComparison| change.a.runs.min(change.b.runs) == ratio::RUNS_MIN;
+
     let note = if any(Basis::Independent) {
         "the intervals assume independent wake-ups, because a run is shorter than about 5 s or its file does \
             not contain the order of the latencies. The true intervals are wider, and with one run on a side they \
@@ -176,7 +190,7 @@ fn basis_note(changes: &[CellComparison]) -> Option<String> {
     } else if any(Basis::Slices) {
         "with one run on a side, the intervals don't include the difference between runs of one system. Take \
             three or more runs on each side, in turn"
-    } else if changes.iter().any(has_two) {
+    } else if changes.iter().any(has_two_runs) {
         "with two runs on a side, the intervals are very wide, because two runs hardly show how much runs of one \
             system differ. Take three or more runs on each side, in turn"
     } else {

@@ -1,5 +1,7 @@
-//! Which cells of two sides belong together: those of one name, or the only one of each. Repeats of a cell
+//! Which cells of two sides belong together: those of one name, or the only one of each run. Repeats of a cell
 //! in one run (`rest`, `rest #2`) have one name.
+
+use rtscope_model::text::shell_word;
 
 use crate::judgement::CellSummary;
 
@@ -47,8 +49,13 @@ pub(super) fn pairs<'a>(
 ) -> (Vec<Pair<'a>>, Vec<String>) {
     let (of_a, of_b) = (members(a), members(b));
     let (names_a, names_b) = (names(&of_a), names(&of_b));
-    if let ([one], [other]) = (names_a.as_slice(), names_b.as_slice()) {
-        let name = if one == other { (*one).to_owned() } else { format!("{one} against {other}") };
+    let has_one = |run: &ComparedRun<'a>| names(&members(&[*run])).len() == 1;
+    // An import's only cell is called as its file.
+    if a.iter().chain(b).all(has_one) {
+        let name = match (several(&names_a), several(&names_b)) {
+            (one, other) if one == other => one,
+            (one, other) => format!("{one} against {other}"),
+        };
         return (vec![Pair { name, a: of_a, b: of_b }], Vec::new());
     }
     let of = |members: &[Member<'a>], name: &str| -> Vec<Member<'a>> {
@@ -78,6 +85,26 @@ fn members<'a>(runs: &[ComparedRun<'a>]) -> Vec<Member<'a>> {
         wanted.filter(|cell| cell.all.recorded > 0).map(move |cell| Member { run, cell })
     };
     runs.iter().flat_map(of_run).collect()
+}
+
+/// Names as one: the first, and how many more.
+fn several(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first, others @ ..] => format!("{first} and {} more", others.len()),
+    }
+}
+
+/// Where no cell has a partner: how to choose one of each side.
+pub(super) fn advice(a: &[ComparedRun<'_>], b: &[ComparedRun<'_>]) -> Option<String> {
+    let one_of = |side: &[ComparedRun<'_>]| {
+        let found = members(side).first().copied()?;
+        let cell = format!("{}@{}", found.run.name, found.name());
+        Some(if side.len() > 1 { format!("{} --", shell_word(&cell)) } else { shell_word(&cell) })
+    };
+    let (one, other) = (one_of(a)?, one_of(b)?);
+    Some(format!("choose a phase of each side: rtscope compare {one} {other}"))
 }
 
 /// The names of cells in the order of their first appearance.

@@ -247,10 +247,9 @@ impl Buckets {
         (at > 0).then(|| self.edges.get(at).map(|edge| edge.0 as u64)).flatten()
     }
 
-    /// The width of the bucket that holds a latency.
-    pub(super) fn width_at(&self, ns: f64) -> f64 {
-        let at = self.edges.partition_point(|edge| edge.1 < ns).min(self.edges.len() - 1);
-        self.edges[at].1 - self.edges[at].0
+    /// The edges of the bucket that holds a latency.
+    pub(super) fn around(&self, ns: f64) -> (f64, f64) {
+        self.edges[self.edges.partition_point(|edge| edge.1 < ns).min(self.edges.len() - 1)]
     }
 
     /// The area between two curves over the latencies, of which `difference` is the distance at the

@@ -15,12 +15,14 @@ use crate::number::per_second;
 const RATE_APART: f64 = 1.1;
 
 /// Topics whose differences decide whether a comparison is fair, in the order of the table.
-const WEIGHTY: [&str; 7] = ["machine", "kernel", "CPU", "clock", "sampler", "load", "run"];
+const WEIGHTY: [&str; 8] =
+    ["machine", "kernel", "CPU", "clock", "run setting", "sampler", "load", "run"];
 
 /// One thing in which the sides differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingDifference {
-    /// `kernel`, `kernel configuration`, `command line`, `CPU`, `clock`, `IRQ`, `setting`, `sampler`, `load`, `machine`, `run`.
+    /// `machine`, `kernel`, `kernel configuration`, `command line`, `CPU`, `clock`, `IRQ`, `setting`, `run setting` (one
+    /// that the run changed), `sampler`, `load`, `run`.
     pub topic: String,
     pub name: String,
     /// On A; several values are joined by a stroke.
@@ -103,7 +105,8 @@ pub(super) fn imports(imported: [bool; 2]) -> Option<String> {
 /// Whether a record could know anything of a topic.
 fn is_known(record: &Record, topic: &str) -> bool {
     let Some(machine) = &record.before else {
-        return topic == "run" || topic == "sampler" && !record.is_imported();
+        let is_of_run = topic == "sampler" || topic == "run setting";
+        return topic == "run" || is_of_run && !record.is_imported();
     };
     match topic {
         "kernel configuration" => !machine.kernel.config.is_empty(),
@@ -153,6 +156,15 @@ fn of_run(record: &Record, add: &mut impl FnMut(&str, &str, String)) {
     for phase in &record.plan.phases {
         let unit_ns = phase.sampler.layout().unit_ns;
         add("sampler", "resolution", Nanos(unit_ns).to_string());
+        if !record.is_imported() {
+            let has_frames = phase.sampler.network.path().is_some();
+            let measured = if has_frames { "round trips of frames" } else { "wake-ups" };
+            add("sampler", "latencies", measured.to_owned());
+        }
+        // The machine was looked at before these were changed.
+        for (name, value) in record.plan.settings_of(phase) {
+            add("run setting", &name, value);
+        }
     }
     for thread in &record.threads {
         let interval = Some(Nanos(thread.interval_ns)).filter(|interval| *interval > Nanos::ZERO);

@@ -6,7 +6,8 @@
 //!   the number of independent wake-ups that each side is worth. The chance is that of the two shares
 //!   above the quantile of both sides together.
 //!
-//! Within a bucket, latencies are taken as evenly spread.
+//! A quantile is told as if the latencies of its bucket were evenly spread. Where in its bucket it really lies isn't
+//! known, and is the same in each run: so the interval reaches as much further as the buckets of both quantiles allow.
 
 use rtscope_model::{histogram::Histogram, verdict::Statistic};
 use serde::Serialize;
@@ -92,6 +93,8 @@ fn is_placed(histogram: &Histogram, parts: u32) -> bool {
 fn at_quantile(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>, parts: u32) -> Shift {
     let p = share(parts);
     let (a_ns, b_ns) = (buckets.quantile_ns(&a.all, p), buckets.quantile_ns(&b.all, p));
+    let ((a_low, a_high), (b_low, b_high)) = (buckets.around(a_ns), buckets.around(b_ns));
+    let (less, more) = ((b_ns - b_low) + (a_high - a_ns), (b_high - b_ns) + (a_ns - a_low));
     let mut shift = Shift {
         parts,
         a_ns,
@@ -106,14 +109,16 @@ fn at_quantile(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>, parts: u32) ->
         let found = ratio::difference(of_runs(buckets, a, p), of_runs(buckets, b, p));
         (shift.shift_ns, shift.chance) = (found.value, Some(found.chance));
         (shift.low_ns, shift.high_ns) = (Some(found.low), Some(found.high));
-        return shift;
-    }
-    match of_each(buckets, a, b, parts) {
-        Ok((low_ns, high_ns, chance)) => {
-            (shift.low_ns, shift.high_ns, shift.chance) = (low_ns, high_ns, Some(chance));
+    } else {
+        match of_each(buckets, a, b, parts) {
+            Ok((low_ns, high_ns, chance)) => {
+                (shift.low_ns, shift.high_ns, shift.chance) = (low_ns, high_ns, Some(chance));
+            }
+            Err(refusal) => shift.refused = Some(refusal),
         }
-        Err(refusal) => shift.refused = Some(refusal),
     }
+    shift.low_ns = shift.low_ns.map(|low_ns| low_ns - less);
+    shift.high_ns = shift.high_ns.map(|high_ns| high_ns + more);
     shift
 }
 
@@ -121,8 +126,8 @@ fn at_quantile(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>, parts: u32) ->
 fn of_runs(buckets: &Buckets, side: &Sample<'_>, p: f64) -> Values {
     let values: Vec<f64> =
         side.runs.iter().map(|run| buckets.quantile_ns(&run.counts, p)).collect();
-    let width = buckets.width_at(buckets.quantile_ns(&side.all, p));
-    Values::new(&values, width * width / 12.0)
+    let (low, high) = buckets.around(buckets.quantile_ns(&side.all, p));
+    Values::new(&values, (high - low).powi(2) / 12.0)
 }
 
 type Interval = (Option<f64>, Option<f64>, Chance);
@@ -207,10 +212,12 @@ pub(super) fn sentence(shifts: &[Shift]) -> Option<String> {
 }
 
 impl Shift {
-    /// Whether it is real.
+    /// Whether it is real: neither chance nor the buckets explain it.
     #[must_use]
     pub fn is_different(&self) -> bool {
-        self.chance.is_some_and(Chance::is_different)
+        let may_be_none = self.low_ns.is_none_or(|low_ns| low_ns <= 0.0)
+            && self.high_ns.is_none_or(|high_ns| high_ns >= 0.0);
+        !may_be_none && self.chance.is_some_and(Chance::is_different)
     }
 
     /// How far it moved, with its interval, in us.

@@ -210,7 +210,10 @@ fn table(scene: &Scene<'_>) -> Table {
     let Some((min_ns, max_ns)) = scene.extremes_ns() else {
         return Table::new(["from", "to", "phase"]);
     };
-    let steps = round_limits_ns(min_ns, max_ns);
+    let mut steps = round_limits_ns(min_ns, max_ns);
+    if min_ns < steps[0] {
+        steps.insert(0, 0);
+    }
     let mut head = vec!["from".to_owned(), "to".to_owned(), "phase".to_owned()];
     head.extend(steps.windows(2).map(|pair| format!("{} to {}", time(pair[0]), time(pair[1]))));
     let mut table = Table::new(head);

@@ -17,12 +17,9 @@
 use rtscope_model::{histogram::Histogram, time::Nanos};
 use serde::Serialize;
 
-use super::dependence::{Blocks, Dependence, IntervalRefusal};
+use super::dependence::{Blocks, Dependence, EVENTS_KNOWN, IntervalRefusal};
 use super::gamma::gamma_quantile;
 use crate::number::{self, grouped};
-
-/// Independent exceedances from which on their design effect shows whether threads exceed together.
-const EVENTS_KNOWN: f64 = 10.0;
 
 /// How long latencies were watched, and by whom.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +82,7 @@ pub fn estimate(
     }
     let (surely, at_most) = histogram.at_or_above(limit_ns);
     let exposure_s = Nanos(watch.exposure_ns).as_secs_f64();
-    let dependence = blocks.measured(limit_ns);
+    let dependence = blocks.measured_with_wider(limit_ns);
     let (kind, interval) = match dependence {
         _ if at_most == 0 && watch.wall_ns > 0 => {
             let per_second_high = expected_when_none() / Nanos(watch.wall_ns).as_secs_f64();
@@ -114,7 +111,7 @@ pub fn estimate(
     })
 }
 
-/// The inflation of a count; that of events which hit all threads while there are too few to know.
+/// The inflation of a count; that of events which hit all threads while there are too few to know whether they do.
 fn inflation(found: &Dependence, count: u64, threads: usize) -> f64 {
     let inflation = found.inflation();
     let is_known = count as f64 / inflation >= EVENTS_KNOWN;
@@ -154,7 +151,7 @@ pub fn poisson_high(k: u64) -> f64 {
 /// were seen; none where their dependence is not known.
 #[must_use]
 pub fn expected_in(blocks: &Blocks, threads: usize, limit_ns: u64, k: u64) -> Option<(f64, f64)> {
-    let found = blocks.measured(limit_ns).ok()?;
+    let found = blocks.measured_with_wider(limit_ns).ok()?;
     Some(expected(k, k, inflation(&found, k, threads)))
 }
 

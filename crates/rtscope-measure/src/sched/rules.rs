@@ -115,7 +115,7 @@ impl Changed {
         if let Some(applied) = self.applied.take() {
             applied.restore(&mut |event| {
                 if let Event::Found(finding) = event {
-                    self.missing.push(format!("{}; {}", finding.text, finding.advice));
+                    self.missing.push(finding.line());
                 }
             });
         }

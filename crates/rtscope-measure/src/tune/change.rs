@@ -166,6 +166,7 @@ impl Change {
     /// Whether what it holds is what was asked. The kernel may add a remark to the state of a partition.
     pub(super) fn is_as_asked(&self, found: &str) -> bool {
         match (self.kind, self.new.parse::<CpuSet>(), found.parse::<CpuSet>()) {
+            (ChangeKind::Policy, ..) => kernel_thread::is_same(&self.new, found),
             (ChangeKind::FileOfFolder, Ok(asked), Ok(found)) => asked == found,
             _ => found == self.new,
         }

@@ -45,6 +45,13 @@ pub(super) fn policy(tid: i32) -> Result<String, Error> {
     Ok(Rank { policy: found.policy, number }.text())
 }
 
+/// Whether a policy that was read is the one that was written. The kernel keeps the nice value of a thread that becomes
+/// idle, whatever is asked.
+pub(super) fn is_same(written: &str, found: &str) -> bool {
+    let is_idle = |text: &str| text.split(':').next() == Some("idle");
+    written == found || (is_idle(written) && is_idle(found))
+}
+
 /// Whether a policy that was read can be given back: not that of SCHED_DEADLINE, whose budget isn't in the text.
 pub(super) fn is_restorable(policy: &str) -> bool {
     Rank::read(policy).is_some()

@@ -369,14 +369,17 @@ fn left_alone(change: &Change, path: &str, found: &str) -> Finding {
 fn not_restored(tree: &Tree, change: &Change, path: &str, why: &str) -> Finding {
     let text = format!("{} was not restored: {path}: {why}", change.setting);
     let advice = format!("as root, run: {}", change.repair_command(tree));
-    Finding::new("setting-not-restored", Weight::Warning, text).advise(advice)
+    Finding::new(NOT_RESTORED, Weight::Warning, text).advise(advice)
 }
+
+/// Code of the finding about a setting that could not be restored.
+pub const NOT_RESTORED: &str = "setting-not-restored";
 
 impl Drop for Applied {
     fn drop(&mut self) {
         self.undo(&mut |event| {
             if let Event::Found(finding) = event {
-                eprintln!("{} {}", finding.text, finding.advice);
+                eprintln!("{}", finding.line());
             }
         });
     }

@@ -41,7 +41,7 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
         if change.kind == ChangeKind::Remembered {
             return change.write(tree, &change.old).map(|()| RestoreOutcome::Restored);
         }
-        if found != change.new {
+        if !change.is_as_asked(&found) {
             return Ok(RestoreOutcome::ChangedElsewhere(found));
         }
         change.write(tree, &change.old)?;

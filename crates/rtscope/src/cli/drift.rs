@@ -22,7 +22,7 @@ use super::{
     place::{Place, Scheduling},
     wall_clock,
 };
-use crate::{exit, record};
+use crate::{exit, output::note_lines, record};
 
 /// The period of a loop of ours when none is asked for.
 const PERIOD: Nanos = Nanos::from_ms(10);
@@ -233,7 +233,7 @@ fn measured(mut options: DriftOptions) -> anyhow::Result<DriftRecord> {
     match drift::run(&options) {
         Err(error @ DriftError::Place { .. }) if error.is_permission() => {
             let ways = super::ways_to_permission();
-            note!("rtscope: {error}. Measured as an ordinary thread. {ways}");
+            note_lines(&format!("rtscope: {error}. Measured as an ordinary thread. {ways}"));
             if let PeriodicSource::Loops { placement, .. } = &mut options.source {
                 *placement = Scheduling::OTHER.on(placement.cpus.clone());
             }

@@ -187,6 +187,10 @@ fn print_result(args: &Args, judged: &JudgedRecord) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {
+        let findings = &judged.judgement.findings;
+        for left in findings.iter().filter(|finding| finding.code == tune::NOT_RESTORED) {
+            note!("rtscope: {}", left.line());
+        }
         print_folded(&format!("{}\n", terminal::verdict_line(&judged.judgement)))
     } else {
         print(&judged.summary())

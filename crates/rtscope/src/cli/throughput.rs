@@ -25,7 +25,7 @@ use super::{
     published::{self, Choice},
     wall_clock,
 };
-use crate::{exit, record};
+use crate::{exit, output::note_lines, record};
 
 /// The sampler's priority when none is asked for.
 const PRIORITY: u8 = 80;
@@ -231,7 +231,7 @@ fn measured(mut options: ThroughputOptions) -> anyhow::Result<ThroughputRecord> 
     match throughput::run(&options) {
         Err(error) if error.is_permission() => {
             let ways = super::ways_to_permission();
-            note!("rtscope: {error}. Sampled by an ordinary thread. {ways}");
+            note_lines(&format!("rtscope: {error}. Sampled by an ordinary thread. {ways}"));
             options.sampler = options.sampler.map(|place| Scheduling::OTHER.on(place.cpus));
             Ok(throughput::run(&options)?)
         }

@@ -59,6 +59,13 @@ const SLOW: (f64, f64) = (0.6, 3.0);
 /// Few blocks exceed that share by chance: what they exceed in one of fifty cases is allowed.
 const SLOW_BY_CHANCE: f64 = 0.98;
 
+/// Independent wake-ups beyond a limit from which on their own clusters show how large clusters are.
+pub const EVENTS_KNOWN: f64 = 10.0;
+
+/// Fewer are judged by the clusters of so many times as many. Ten times as many left 6 of 100 intervals of a slowly
+/// wandering latency too low (`docs/method/coverage.md`).
+const WIDER: f64 = 30.0;
+
 /// Parts of a cell of which the quietest is looked for.
 const TENTHS: usize = 10;
 
@@ -309,7 +316,8 @@ impl Blocks {
         beyond: f64,
         with_omitted: bool,
     ) -> Result<Dependence, IntervalRefusal> {
-        let class = CLASSES.index(value_ns);
+        // The value is the last of its bucket, whose latencies are in the class of the first.
+        let class = self.class_of(value_ns);
         let [reaching, above] = [class, class + 1].map(|c| self.shares_from(c, with_omitted));
         let distance = |shares: &[Share]| {
             let all = total(shares);
@@ -317,6 +325,48 @@ impl Blocks {
         };
         let nearer = if distance(&above) < distance(&reaching) { &above } else { &reaching };
         self.estimate(nearer)
+    }
+
+    /// The dependence of the wake-ups that reach a limit, as recorded, where they may be too few to show it.
+    ///
+    /// If they are worth fewer than [`EVENTS_KNOWN`] independent ones, a few clusters say little about how large
+    /// clusters are. Then the wake-ups that reach the latency which [`WIDER`] times as many reach show more of them,
+    /// and the larger design effect counts.
+    ///
+    /// # Errors
+    ///
+    /// When the cell is too short, or its disturbances too long, to tell.
+    pub fn measured_with_wider(&self, limit_ns: u64) -> Result<Dependence, IntervalRefusal> {
+        let shares = self.shares(limit_ns, false);
+        let own = self.estimate(&shares)?;
+        let count = total(&shares).beyond as f64;
+        if count == 0.0 || count / own.inflation() >= EVENTS_KNOWN {
+            return Ok(own);
+        }
+        let class = self.class_reached_by(WIDER * count);
+        let wider = class.and_then(|class| self.estimate(&self.shares_from(class, false)).ok());
+        Ok(wider.filter(|wider| wider.design_effect > own.design_effect).unwrap_or(own))
+    }
+
+    /// The class of latency that a number of wake-ups reach, or the nearest to that which some reach and not all.
+    fn class_reached_by(&self, count: f64) -> Option<u32> {
+        let mut all: BTreeMap<u32, u64> = BTreeMap::new();
+        let classes = self.blocks.values().flat_map(|block| &block.measured.classes);
+        classes.for_each(|&(class, n)| *all.entry(class).or_default() += n);
+        // The smallest class is reached by all.
+        let smallest = *all.first_key_value()?.0;
+        let mut reaching = 0;
+        let reached = all.into_iter().rev().map(|(class, n)| {
+            reaching += n;
+            (class, (reaching as f64 / count).ln().abs())
+        });
+        let some = reached.filter(|(class, _)| *class != smallest);
+        some.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
+    }
+
+    /// The class that the latencies of a latency's bucket are counted in.
+    fn class_of(&self, latency_ns: u64) -> u32 {
+        CLASSES.index(self.layout.lower_ns(self.layout.index(latency_ns)))
     }
 
     /// How far the 95 % interval of the mean latency reaches from the mean, in nanoseconds, missed
@@ -368,8 +418,7 @@ impl Blocks {
     /// to the nearest class of latency below it.
     #[must_use]
     pub fn shares(&self, limit_ns: u64, with_omitted: bool) -> Vec<Share> {
-        let begin_ns = self.layout.lower_ns(self.layout.index(limit_ns));
-        self.shares_from(CLASSES.index(begin_ns), with_omitted)
+        self.shares_from(self.class_of(limit_ns), with_omitted)
     }
 
     fn shares_from(&self, class: u32, with_omitted: bool) -> Vec<Share> {

@@ -166,3 +166,44 @@ fn too_few_blocks_are_refused_with_what_it_takes() {
         "only a phase of at least 2 s shows whether late wake-ups come in clusters"
     );
 }
+
+/// Late wake-ups of one delay: the largest latency of their bucket is in another class than their bucket, which nothing
+/// reaches.
+#[test]
+fn a_burst_in_one_bucket_is_one_event_for_each_quantile() {
+    let mut blocks = Blocks::new(Layout::default());
+    (0..120).for_each(|second| {
+        let late = if second == 60 { 100 } else { 0 };
+        blocks.add(&Slice {
+            bins: vec![(6, 1_000 - late), (50, late)],
+            ..slice(0, second * 1_000, 1_000, 0, 0)
+        });
+    });
+    assert_ne!(CLASSES.index(50_000), CLASSES.index(50_999));
+    for beyond in [1e-2, 1e-3, 1e-4, 1e-5] {
+        let found = blocks.at_quantile(50_999, beyond, false).expect("long enough");
+        assert!(found.design_effect > 80.0, "{beyond}: {found:?}");
+    }
+}
+
+#[test]
+fn few_late_wake_ups_are_judged_by_the_clusters_of_more() {
+    // A burst of 60 at 50 us in every tenth second; two of them have one wake-up at 90 us each.
+    let mut blocks = Blocks::new(Layout::default());
+    let mut random = Random::new(3);
+    (0..300).for_each(|second| {
+        let late = if random.share() < 0.1 { 60 } else { 0 };
+        let worst = u64::from(second == 100 || second == 200);
+        blocks.add(&Slice {
+            bins: vec![(6, 1_000 - late - worst), (50, late), (90, worst)],
+            ..slice(0, second * 1_000, 1_000, 0, 0)
+        });
+    });
+    let alone = blocks.measured(90_000).expect("long enough");
+    assert!(alone.design_effect < 3.0, "{alone:?}");
+    let wider = blocks.measured_with_wider(90_000).expect("long enough");
+    assert!(wider.design_effect > 20.0, "{wider:?}");
+    // Those at 50 us and more are known by themselves, and nothing is known of what nobody reached.
+    assert_eq!(blocks.measured_with_wider(50_000), blocks.measured(50_000));
+    assert_eq!(blocks.measured_with_wider(900_000), blocks.measured(900_000));
+}

@@ -196,6 +196,23 @@ fn threads_of_the_kernel_get_a_policy_by_their_name() {
     own.stop();
 }
 
+#[test]
+fn a_thread_that_was_made_idle_gets_its_policy_and_nice_value_back_after_a_kill() {
+    let bench = Bench::new();
+    let own = OwnThread::start(&bench.fake, "ksmd", None);
+    kernel_thread::set_policy(own.tid as i32, "other:5").expect("allowed");
+    std::mem::forget(bench.applied(&[("thread-priority", "idle@ksmd")]));
+    assert_eq!(own.policy(), Policy::Idle);
+    // As if this process had been killed.
+    let [journal] = bench.journals().try_into().expect("one journal");
+    let folder = bench.journals.path();
+    fs::rename(folder.join(journal), folder.join(NOBODY)).expect("renamed");
+    let restored = bench.restore();
+    assert!(matches!(restored.as_slice(), [Restored { error: None, .. }]), "{restored:?}");
+    assert_eq!(kernel_thread::policy(own.tid as i32).expect("a thread"), "other:5");
+    own.stop();
+}
+
 /// SCHED_DEADLINE has a budget that no text of ours holds, and SCHED_IDLE keeps a nice value that can't be set.
 #[test]
 fn a_thread_whose_policy_could_not_be_restored_is_left_out() {

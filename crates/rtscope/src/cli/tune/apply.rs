@@ -288,9 +288,24 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
         Some((program, words)) => start(program, words, settings.contains_key("shield"))
             .and_then(|child| wait(child, &forwarded)),
     };
-    applied.restore(&mut told);
-    note!("restored");
-    outcome
+    let mut is_restored = true;
+    applied.restore(&mut |event| {
+        is_restored &= !is_not_restored(&event);
+        told(event);
+    });
+    if is_restored {
+        note!("restored");
+        return outcome;
+    }
+    note!("the other settings are restored; `rtscope restore` tries again");
+    match args.command.is_empty() {
+        true => outcome.map(|_| ExitCode::from(exit::ERROR)),
+        false => outcome,
+    }
+}
+
+fn is_not_restored(event: &Event) -> bool {
+    matches!(event, Event::Found(finding) if finding.code == tune::NOT_RESTORED)
 }
 
 /// What happens is shown beforehand; what goes otherwise is said.
@@ -299,7 +314,7 @@ fn told(event: Event) {
         && finding.code != "shield-bound-threads"
         && finding.code != "shield-not-moved"
     {
-        note!("{}", format!("{} {}", finding.text, finding.advice).trim_end());
+        note!("{}", finding.line());
     }
 }
 
