@@ -17,10 +17,13 @@ mod ratios;
 mod score;
 #[path = "../examples/coverage/systems.rs"]
 mod systems;
+#[path = "../examples/coverage/whole.rs"]
+mod whole;
 
 use rtscope_model::plan::Sleep;
 use score::{Figure, Score};
 use systems::System;
+use whole::Latencies;
 
 /// Runs of each system: at 95 %, about seven of them miss the truth.
 const RUNS: u32 = 150;
@@ -76,6 +79,16 @@ fn rates_hold_however_late_wake_ups_come_together() {
         let scores = rates::scores(system, seconds(system), RUNS);
         for ((_, name), figure) in rates::LIMITS.iter().zip(&scores) {
             check_figure(name, system, figure, *name == rates::LIMITS[0].1);
+        }
+    }
+}
+
+/// In buckets of 1 us, the design effect of a quantile was once that of a class that nothing reaches.
+#[test]
+fn bursts_of_one_delay_and_wandering_latencies_hold_in_buckets_of_a_microsecond() {
+    for latencies in [Latencies::Bursts, Latencies::Wandering(2.0), Latencies::Wandering(4.8)] {
+        for (name, figure) in ["rate", "p99.9"].iter().zip(whole::scores(latencies, 120, RUNS)) {
+            check(&format!("{name}, {}", latencies.name()), &figure.all, 40.0);
         }
     }
 }

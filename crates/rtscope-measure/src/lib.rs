@@ -183,6 +183,7 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
     let before = environment::collect(&options.tree);
     let mut plan = options.plan.clone();
     let permission_finding = permit(&mut plan, before.permission)?;
+    let cpu_finding = machine::not_allowed(&plan, &before);
     let (mut sessions, launcher) = lay_out(&plan, &before, &options.tree)?;
     for session in &mut sessions {
         let beat = &mut session.spec.beat;
@@ -200,7 +201,8 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
         monotonic_ns: stream.start_ns(),
     });
     stream.recorder.environment("environment.before.json", &before);
-    let findings = permission_finding.into_iter().chain(options.findings.iter().cloned());
+    let findings = permission_finding.into_iter().chain(cpu_finding);
+    let findings = findings.chain(options.findings.iter().cloned());
     findings.for_each(|finding| stream.found(finding));
 
     // Settings of single phases change between sessions, when nothing is measured.

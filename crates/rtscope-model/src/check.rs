@@ -23,7 +23,7 @@ pub struct Observation {
     pub threads: Vec<ObservedThread>,
 }
 
-/// Which of the kernel's events could be had.
+/// Which of the kernel's events were available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// `sched_switch` and `sched_waking`.

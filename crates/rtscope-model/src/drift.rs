@@ -36,7 +36,7 @@ pub struct Periodic {
     pub name: String,
     /// How it sleeps, where that is known because the loop is ours.
     pub sleep: Option<Sleep>,
-    /// The period that it is meant to have; none when nobody said.
+    /// The intended period; none if it wasn't given.
     pub period_ns: Option<u64>,
     /// Computing in each period, as CPU time; none for a program that was watched.
     pub work_ns: Option<u64>,
@@ -44,7 +44,7 @@ pub struct Periodic {
     pub placement: Option<Placement>,
     /// What is known of a program that was watched.
     pub program: Option<WatchedProgram>,
-    /// Activations that were swallowed by late ones and left out; known for a loop of ours.
+    /// Activations that were skipped because an earlier one was late; known only for a loop of ours.
     pub missed: u64,
     /// Its activations in their order.
     pub activations: Vec<LoopActivation>,
@@ -61,11 +61,11 @@ pub struct WatchedProgram {
     pub relative_sleeps: u64,
     /// Sleeps that were asked for as an instant.
     pub absolute_sleeps: u64,
-    /// Wake-ups of the thread by something else than its timer.
+    /// Wake-ups of the thread by something other than its timer.
     pub other_wakeups: u64,
-    /// Events that the kernel had no room for.
+    /// Events that the kernel lost because its buffer was full.
     pub lost: u64,
-    /// How it ended before its time; none when it was ended by us.
+    /// How it ended early; none if rtscope ended it.
     pub ended: Option<String>,
 }
 
@@ -74,16 +74,16 @@ pub struct DriftRecord {
     /// [`FORMAT`].
     pub format: u32,
     pub version: String,
-    /// Wall clock at its begin, RFC 3339.
+    /// Wall clock at its start, RFC 3339.
     pub wall_clock: String,
     /// `uname -r`.
     pub kernel: String,
-    /// How long each was to be looked at.
+    /// How long each thread was meant to be watched.
     pub duration: Nanos,
-    /// Whether all were looked at in the same time: their instants have one origin.
+    /// Whether all were watched at the same time: their instants have one origin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub together: bool,
-    /// What was looked at.
+    /// The threads that were watched.
     #[serde(rename = "subjects")]
     pub threads: Vec<Periodic>,
 }

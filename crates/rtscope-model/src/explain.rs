@@ -31,11 +31,11 @@ pub struct ExplainRecord {
     pub is_guest: bool,
     /// Whose threads were watched.
     pub program: String,
-    /// The look.
+    /// How long it was watched.
     pub duration: Nanos,
     /// Activations from this latency on are late; none when only the worst were asked for.
     pub above: Option<Nanos>,
-    /// So many late activations are kept at most, the worst.
+    /// How many late activations are kept at most: the worst ones.
     pub kept_max: u32,
     /// Kinds of events that this kernel has.
     pub events: Vec<String>,
@@ -73,11 +73,11 @@ pub struct WatchedThread {
     pub name: Name,
     /// Its priority as the kernel counts: below 100 is real-time.
     pub priority: i32,
-    /// How often it was woken and came to run.
+    /// How often it was woken and then ran.
     pub activations: u64,
-    /// Activations whose begin is a timer that it had set.
+    /// Activations that began with a timer that it had set.
     pub by_timer: u64,
-    /// How often it ran after a wake-up and no event showed the switch to it: nothing is known of these.
+    /// How often it ran after a wake-up, but no event showed the switch to it. Nothing is known about these.
     pub unseen: u64,
     /// Late ones.
     pub late: u64,
@@ -141,9 +141,9 @@ impl Spike {
 /// A timer that had expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiredTimer {
-    /// From when on it was due.
+    /// When it was due.
     pub expires_ns: u64,
-    /// So much later it had to expire (`prctl(2)`, `PR_SET_TIMERSLACK`).
+    /// How much later than that it had to expire at the latest (`prctl(2)`, `PR_SET_TIMERSLACK`).
     pub slack_ns: u64,
 }
 

@@ -24,7 +24,7 @@ pub struct Interruptions {
     pub cpu: u32,
     /// The thread that the CPU is for, which doesn't count as an interruption.
     pub owner: Option<Owner>,
-    /// The look.
+    /// How long the CPU was watched.
     pub duration: Nanos,
     /// How long the CPU was idle.
     pub idle: Nanos,
@@ -70,7 +70,7 @@ pub struct Owner {
     pub ran: Nanos,
 }
 
-/// What ran, by name. Times are its own: what interrupted it is taken off.
+/// What ran, by name. Its times don't include what interrupted it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interruption {
     /// What kind of thing.

@@ -100,9 +100,9 @@ impl Count {
 pub struct CountedRun {
     /// From its start to its end.
     pub elapsed_ns: u64,
-    /// How it ended, when not with exit code 0.
+    /// How it ended, if not with exit code 0.
     pub failed: Option<String>,
-    /// In the order of [`Counted::ALL`].
+    /// One for each counter, always in the same order.
     pub counts: Vec<Count>,
 }
 
@@ -130,7 +130,7 @@ pub struct CounterRecord {
     /// [`FORMAT`].
     pub format: u32,
     pub version: String,
-    /// Wall clock at its begin, RFC 3339.
+    /// Wall clock at its start, RFC 3339.
     pub wall_clock: String,
     /// `uname -r`.
     pub kernel: String,

@@ -97,7 +97,7 @@ pub struct ThroughputRecord {
     /// [`FORMAT`].
     pub format: u32,
     pub version: String,
-    /// Wall clock at its begin, RFC 3339.
+    /// Wall clock at its start, RFC 3339.
     pub wall_clock: String,
     /// `uname -r`.
     pub kernel: String,
@@ -105,9 +105,9 @@ pub struct ThroughputRecord {
     pub over: String,
     /// CPUs of this machine.
     pub cpus: u64,
-    /// How long each transfer was to be.
+    /// How long each transfer was meant to take.
     pub duration: Nanos,
-    /// The sampler without traffic; none when there was to be no sampler.
+    /// The sampler without traffic; none if no sampler was asked for.
     pub rest: Option<SampledLatencies>,
     /// The transfers in their order.
     pub transfers: Vec<Transfer>,

@@ -16,8 +16,8 @@ pub struct Event {
     pub tid: u32,
     /// Whether it happened in an interrupt, which has nothing to do with the thread.
     pub in_interrupt: bool,
-    /// How deep preemption was off in the code that the event is of; of an interrupt's first event, in the code that was
-    /// interrupted. The kernel keeps 4 bits of it.
+    /// How deep preemption was off in the code to which the event belongs. For an interrupt's first event, this is the
+    /// interrupted code. The kernel keeps 4 bits of it.
     pub preempt_depth: u8,
     pub what: What,
 }
@@ -28,11 +28,11 @@ pub struct Event {
 pub enum What {
     /// `sched_switch`: a CPU goes from one thread to another; the idle thread is 0.
     Switch {
-        /// Who ran.
+        /// The thread that ran.
         from: u32,
-        /// Whether who ran would go on if it could.
+        /// Whether that thread was still ready to run.
         is_ready: bool,
-        /// Who runs now.
+        /// The thread that runs now.
         to: u32,
         /// As the kernel counts: below 100 is real-time.
         to_priority: i32,
@@ -46,7 +46,7 @@ pub enum What {
         function: TimerFunction,
         /// From here on it may expire, in the clock that the timer counts in.
         expires_ns: u64,
-        /// So much later it must: what the kernel may put off to expire timers together.
+        /// How much later it must expire: the kernel may delay it by this much, to expire timers together.
         slack_ns: u64,
         /// Whether the program asked for a time and not for an instant.
         is_relative: bool,

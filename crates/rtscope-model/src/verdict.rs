@@ -10,7 +10,7 @@ use crate::time::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// No requirement was asked: figures and findings only.
+    /// There was no requirement: figures and findings only.
     Measured,
     /// Every requirement is met and the run is valid.
     Pass,

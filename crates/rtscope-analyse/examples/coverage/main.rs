@@ -6,7 +6,7 @@
 //! cargo run --release -p rtscope-analyse --example coverage -- 400 quantiles
 //! ```
 //!
-//! Each subject is a module of its own, with a function that prints its rows: `quantiles` and `rates`
+//! Each subject is a module of its own, with a function that prints its rows: `quantiles`, `rates` and `whole`
 //! (`docs/method/coverage.md`), `claims` and `usual` (`claims.md`), `tail` (`tail.md`), `drift` (`drift.md`).
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
@@ -20,6 +20,7 @@ mod score;
 mod systems;
 mod tail;
 mod usual;
+mod whole;
 
 use std::env::args;
 
@@ -27,10 +28,11 @@ use std::env::args;
 type Rows = fn(u32);
 
 /// The subjects by name.
-const SUBJECTS: [(&str, Rows); 8] = [
+const SUBJECTS: [(&str, Rows); 9] = [
     ("quantiles", quantiles::rows),
     ("short", quantiles::short_rows),
     ("rates", rates::rows),
+    ("whole", whole::rows),
     ("ratios", ratios::rows),
     ("claims", claims::rows),
     ("usual", usual::rows),

@@ -18,7 +18,7 @@ const ON_TIME_NS: u64 = 5_000;
 /// Late wake-ups take longer than this, by an exponential time of the same mean.
 pub(crate) const LATE_FROM_NS: f64 = 6_000.0;
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// Buckets of 1 ns, so that no bucket's width makes an interval look better.
 pub(crate) const LAYOUT: Layout = Layout { unit_ns: 1, exact: 1_000_000 };
@@ -185,7 +185,7 @@ fn at_rate(
     (late, sum * step as f64 / wakeups as f64)
 }
 
-fn normal(random: &mut Random) -> f64 {
+pub(crate) fn normal(random: &mut Random) -> f64 {
     (2.0 * random.exponential()).sqrt() * (std::f64::consts::TAU * random.share()).cos()
 }
 

@@ -40,7 +40,7 @@ pub struct CellComparison {
     pub shifts: Vec<Shift>,
     /// Missed activations; none where those of a side are not known.
     pub missed: Option<Missed>,
-    /// Wasserstein's distance: how far the mean latency must be moved to make one distribution from the
+    /// Wasserstein's distance: how far latencies must move on average to turn one distribution into the
     /// other. None where latencies have no bucket.
     pub wasserstein_ns: Option<f64>,
     /// What the intervals are made from.
@@ -60,11 +60,11 @@ pub struct SideFigures {
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
     pub mean_ns: Option<u64>,
-    /// Half are below; none where those have no bucket.
+    /// The median; none where it has no bucket.
     pub p50_ns: Option<u64>,
-    /// The largest of this side's runs: one latency each, and no ground for a comparison.
+    /// The largest of this side's runs. It is a single latency, so it is no basis for a comparison.
     pub max_ns: u64,
-    /// Whether it is the time that an activation which nobody answered had waited at least.
+    /// Whether it is a lower bound: how long an unanswered activation had waited so far.
     pub max_is_at_least: bool,
 }
 

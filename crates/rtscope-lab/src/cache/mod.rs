@@ -38,7 +38,7 @@ const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
 pub struct Manifest {
     /// Name on command lines, as `tiny-6.12-rt`.
     pub name: String,
-    /// Hash of all inputs, [`KEY_DIGITS`](crate::digest::KEY_DIGITS) hexadecimal digits.
+    /// Hash of all inputs, 16 hexadecimal digits.
     pub key: String,
     /// `uname -r`.
     pub release: String,

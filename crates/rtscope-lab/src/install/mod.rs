@@ -316,7 +316,7 @@ pub struct RolledBack {
     pub taken_back: Heading,
     /// What the boot loader starts now, as far as its configuration says.
     pub chosen: Option<Chosen>,
-    /// What it is told to start and is gone now: without a new menu, the system doesn't boot.
+    /// The file that it is told to start, if that is gone: without a new menu, the system doesn't boot.
     pub missing: Option<PathBuf>,
 }
 

@@ -116,10 +116,10 @@ pub enum SpecSource {
         from: String,
         /// Branch or tag.
         reference: String,
-        /// The commit that the reference must be, where it must be one.
+        /// The commit to which the reference must point, if one is required.
         commit: Option<String>,
     },
-    /// A vendor's tree. Where it is fetched from is the user's to say, with `--from`.
+    /// A vendor's tree. The user says with `--from` where to fetch it.
     Vendor {
         vendor: String,
         /// Branch.

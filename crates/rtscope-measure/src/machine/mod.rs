@@ -233,6 +233,27 @@ pub(crate) fn leave_out(plan: &mut Plan, usable: &CpuSet) -> Option<Finding> {
     Some(Finding::new("phases-left-out", Weight::Warning, text))
 }
 
+/// That CPUs that run are not measured, because this process may not use them unless they are named: it is in somebody's
+/// shield, under `taskset`, or they are isolated.
+pub(crate) fn not_allowed(plan: &Plan, machine: &Environment) -> Option<Finding> {
+    let left = machine.cpus.online.without(&machine.cpus.allowed);
+    let is_named = |phase: &Phase| matches!(phase.sampler.cpus, CpuChoice::These(_));
+    if left.is_empty() || plan.phases.iter().all(is_named) {
+        return None;
+    }
+    let asks_all = plan.phases.iter().any(|phase| phase.sampler.cpus == CpuChoice::All);
+    let weight = if asks_all { Weight::Warning } else { Weight::Note };
+    let text = format!(
+        "this process may run on CPUs {} only, so CPUs {left} were not measured",
+        machine.cpus.allowed
+    );
+    let advice = format!(
+        "if they are isolated, name them: --cpus {left}; else look for a shield (`rtscope tune status`), a cpuset or \
+         taskset"
+    );
+    Some(Finding::new("cpus-not-allowed", weight, text).advise(advice))
+}
+
 /// Whether a phase's loads may hold every CPU against an ordinary thread: then the control thread
 /// must run above them, or it could not end them.
 pub(crate) fn real_time_load_priority(phases: &[Phase]) -> Option<u8> {
@@ -250,6 +271,16 @@ mod tests {
     use rtscope_model::plan;
 
     use super::*;
+
+    #[test]
+    fn cpus_that_this_process_may_not_use_are_told_unless_others_are_named() {
+        let told = |cpus: &str| not_allowed(&plan(&format!("cpus = \"{cpus}\"")), &machine());
+        let found = told("all").expect("CPU 3 is left");
+        assert!(found.text.contains("0-2 only") && found.advice.contains("--cpus 3"), "{found:?}");
+        assert_eq!(found.weight, Weight::Warning);
+        assert_eq!(told("last").map(|found| found.weight), Some(Weight::Note));
+        assert_eq!(told("1"), None);
+    }
 
     fn machine() -> Environment {
         let mut machine = Environment::default();

@@ -81,6 +81,11 @@ impl ThreadName {
     }
 }
 
+fn offline(cpus: &CpuSet) -> Error {
+    let source = IoError::other("offline: bring one of them online, and run `rtscope restore`");
+    Error::Call { call: format!("CPUs {cpus}"), source }
+}
+
 fn gone(tree: &Tree, path: &str) -> Error {
     let source = IoError::from(ErrorKind::NotFound);
     Error::File { operation: "find", path: tree.path(path), source }
@@ -218,10 +223,20 @@ impl Change {
             return Ok(());
         }
         match sched::set_affinity(tid, before) {
-            // The kernel moves its own bound threads back, and lets nobody else do it.
-            Err(error) if error.errno() == Some(INVALID) => Ok(()),
+            Err(error) if error.errno() == Some(INVALID) => {
+                let is_offline = before.common(&online(tree)).is_empty();
+                // The kernel moves its own bound threads back, and lets nobody else do it. Somebody may have put another
+                // into a cpuset without these CPUs.
+                if !is_offline || self.is_bound(tree) { Ok(()) } else { Err(offline(before)) }
+            }
             other => other,
         }
+    }
+
+    fn is_bound(&self, tree: &Tree) -> bool {
+        let path = |thread: &ThreadName| format!("proc/{}/stat", thread.tid);
+        let stat = self.thread.as_ref().and_then(|thread| tree.read_bytes(path(thread)).ok());
+        stat.and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_bound())
     }
 
     /// Gives a thread its new CPUs where it has these and others.
@@ -325,6 +340,35 @@ mod tests {
             fake.file("proc/7/stat", &stat);
             assert_eq!(thread.number(&fake.tree).is_ok(), is_there);
         }
+    }
+
+    /// The kernel refuses CPUs of which none is online, and so do CPUs that a machine doesn't have.
+    #[test]
+    fn a_thread_whose_cpus_are_offline_is_not_called_restored() {
+        let fake = FakeTree::new();
+        let tid = rtscope_sys::thread::id() as u32;
+        let before = sched::affinity(sched::SELF).expect("affinity").to_string();
+        let stat = |flags: u32| {
+            let zeros = "0 ".repeat(20);
+            format!("{tid} (own) S 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 42 {zeros}")
+        };
+        let change = Change {
+            kind: ChangeKind::Remembered,
+            thread: Some(ThreadName { tid, started_ticks: 42, name: "own".to_owned() }),
+            ..Change::file("shield", "", "1023", &before)
+        };
+        fake.file("sys/devices/system/cpu/online", "0\n");
+        fake.file(&format!("proc/{tid}/stat"), &stat(0));
+        let error = change.write(&fake.tree, &change.old).expect_err("offline").to_string();
+        assert!(error.contains("1023") && error.contains("offline"), "{error}");
+        // PF_NO_SETAFFINITY: the kernel's own.
+        fake.file(&format!("proc/{tid}/stat"), &stat(0x0400_0000));
+        change.write(&fake.tree, &change.old).expect("left to the kernel");
+        // One of them is online, so a cpuset excludes them.
+        fake.file("sys/devices/system/cpu/online", "0-1023\n");
+        fake.file(&format!("proc/{tid}/stat"), &stat(0));
+        change.write(&fake.tree, &change.old).expect("left alone");
+        assert_eq!(sched::affinity(sched::SELF).expect("affinity").to_string(), before);
     }
 
     #[test]

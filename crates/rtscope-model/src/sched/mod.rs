@@ -77,7 +77,7 @@ pub struct Application {
     /// From one job to the next; none is one job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<Nanos>,
-    /// By when a job shall be done, since its release; by default the period.
+    /// Time from its release by which a job must be done; by default the period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Nanos>,
     #[serde(default = "one_job", skip_serializing_if = "is_one")]
@@ -299,7 +299,7 @@ impl Experiment {
     }
 }
 
-/// What of the machine decides who runs.
+/// The rules of the machine that decide which thread runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulingRules {
     /// CPUs of the experiment.
@@ -467,7 +467,7 @@ pub struct ExperimentRecord {
     /// [`FORMAT`].
     pub format: u32,
     pub version: String,
-    /// Wall clock at its begin, RFC 3339.
+    /// Wall clock at its start, RFC 3339.
     pub wall_clock: String,
     /// `uname -r`.
     pub kernel: String,

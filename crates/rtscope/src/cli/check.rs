@@ -19,7 +19,7 @@ use crate::{exit, output::print_folded};
 /// Watch a program's periodic threads and name their mistakes
 ///
 /// rtscope shows period, jitter, latency and CPU time of each period, from the kernel's scheduling and timer events.
-/// It reports page faults in the loop, memory that is not locked, and another policy or priority than expected. It
+/// It reports page faults in the loop, memory that is not locked, and an unexpected policy or priority. It
 /// also reports drift (relative sleeps), missed periods, and mutexes without priority inheritance. At the end it
 /// lists what the events can't show.
 ///

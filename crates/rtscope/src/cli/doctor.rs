@@ -27,9 +27,9 @@ use crate::{
 
 /// Find settings that delay real-time threads, and what to change
 ///
-/// rtscope reads the kernel, its command line, CPUs, interrupts, limits, services and boot files. It shows the worst
-/// five findings, each with the line that changes the setting on this machine. It changes nothing. A contradiction is
-/// two settings that work against each other. If the kernel hides something, rtscope says that it isn't known.
+/// rtscope reads the kernel, its command line, CPUs, interrupts, limits, services and boot files. It shows the
+/// five worst findings, each with the line that changes the setting on this machine. It changes nothing. A
+/// contradiction is two settings that work against each other. If the kernel hides something, rtscope says so.
 ///
 /// The deadline decides how severe a finding is. High: the estimated delay is at least half of the deadline. Medium: it
 /// is at least a tenth. rtscope leaves out findings that don't matter, and lists their codes.

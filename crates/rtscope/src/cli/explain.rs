@@ -227,6 +227,14 @@ pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
         return Err(Refused(text).into());
     }
     match path.is_dir() {
+        true if record::is_one(path) && !path.join(RECORD).exists() => {
+            let text = format!(
+                "{}: this run was recorded without --explain, so nothing says why a wake-up was late: measure again, \
+                 for example with rtscope run --explain --above 100us",
+                path.display()
+            );
+            Err(Refused(text).into())
+        }
         true => record::read_document_in(path, RECORD, FORMAT),
         false => record::read_document(path, FORMAT),
     }

@@ -121,7 +121,7 @@ enum Verb {
     /// Run scheduling experiments: who runs when, predicted and measured
     #[command(subcommand)]
     Sched(Later<sched::Verb>),
-    /// Change system settings, show which are changed, restore them
+    /// Change, show and restore system settings
     #[command(subcommand)]
     Tune(Later<tune::Verb>),
     /// Restore settings that a killed run left changed
@@ -146,13 +146,13 @@ enum Verb {
     /// computer doesn't change the figures.
     #[command(subcommand)]
     Lab(Later<lab::Verb>),
-    /// Build, install and verify a kernel, or go back
+    /// Build, install and verify a kernel, or go back to the old one
     #[command(subcommand)]
     Kernel(Later<kernel::Verb>),
     /// Run a plan on many machines and compare them
     ///
     /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names the places, or a
-    /// labgrid coordinator or a Slurm cluster that hands them out.
+    /// labgrid coordinator or a Slurm cluster that provides them.
     #[command(subcommand)]
     Fleet(Later<fleet::Verb>),
     /// Measure with cyclictest's options and output

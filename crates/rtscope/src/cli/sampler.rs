@@ -42,7 +42,7 @@ pub(crate) struct Options {
     intervals: Option<String>,
     /// Let wake-ups fall at all points of the kernel's tick period. Without a value, each interval is 0.62 % longer.
     /// With --spread=PART, each expiry is delayed by a pseudo-random time of up to that part of the interval; only
-    /// 100% is sure to reach the whole tick
+    /// 100% is certain to cover the whole tick period
     #[arg(long, value_name = "PART", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     spread: Option<String>,
     /// Seed of the pseudo-random times of --spread=PART

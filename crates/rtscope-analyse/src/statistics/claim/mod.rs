@@ -67,19 +67,19 @@ pub struct Claim {
     pub once_in_ns: u64,
     /// Wall time under observation, in which all threads were watched.
     pub wall_ns: u64,
-    /// Latencies at or above the limit, at most.
+    /// The largest possible number of latencies at or above the limit.
     pub latencies: u64,
-    /// Events that they were, at most.
+    /// The largest possible number of events that they form.
     pub events: u64,
-    /// Events that there were for certain.
+    /// The number of events that certainly occurred.
     pub events_surely: u64,
     /// Exceedances that are less than this apart are one event.
     pub window_ns: u64,
     /// Wall time that backs the claim if no more events come.
     pub needed_ns: u64,
-    /// At 95 % events come at least this often.
+    /// With 95 % confidence, events occur at least this often.
     pub per_second_low: f64,
-    /// And at most this often; none when nothing was observed.
+    /// With 95 % confidence, events occur at most this often; none when nothing was observed.
     pub per_second_high: Option<f64>,
     /// Pass: backed. Fail: refuted. Inconclusive: still open.
     pub verdict: Verdict,

@@ -69,19 +69,19 @@ pub enum Behaviour {
     Unknown,
 }
 
-/// Where the period comes from that the phase is told against.
+/// Where the period comes from against which the phase is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Meant {
-    /// It was said.
+    /// It was given.
     Given,
-    /// The time that the thread asks to sleep for, as a program means it that sleeps relatively.
+    /// The time for which the thread asks to sleep: the period that a program with relative sleeps intends.
     Slept,
     /// The spacing of the instants that the thread sleeps until.
     Grid,
-    /// The plain number next to the mean, not further than a thousandth.
+    /// The round number next to the mean, at most a thousandth away from it.
     Plain,
-    /// The mean: no drift against it can be seen.
+    /// The mean: it can't show a drift.
     Mean,
 }
 

@@ -33,9 +33,9 @@ pub enum PieceKind {
     IdleExit,
     /// Interrupts were off in the kernel's code.
     InterruptsOff,
-    /// A program ran, which can't keep interrupts away: not Linux, but a host, firmware or hardware.
+    /// A program ran, and a program can't disable interrupts. So a host, firmware or hardware had the CPU, not Linux.
     OutsideLinux,
-    /// The host took the CPU away, by what the running thread was charged with.
+    /// The host took the CPU away, judging by the CPU time that the running thread was charged with.
     Steal,
     /// A device's interrupt, or another one of the CPU's.
     Interrupt,

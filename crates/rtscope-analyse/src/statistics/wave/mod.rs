@@ -80,7 +80,7 @@ pub struct Wave {
     pub period: Option<Period>,
     /// Share of the whole periods that the line was high.
     pub duty: Option<f64>,
-    /// Edges that a wave of the wanted (else the median) period would have had besides.
+    /// Edges that are missing, compared with a wave of the wanted (else the median) period.
     pub missing_edges: u64,
     /// Edges too many: two for each glitch, and for each period of less than half the length.
     pub extra_edges: u64,

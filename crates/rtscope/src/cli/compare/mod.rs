@@ -26,9 +26,9 @@ use crate::{
 /// The first line says whether the sides differ, and in which figures. It allows for the number of figures that
 /// were compared: with several runs on each side, equal systems are called different in at most 5 % of comparisons.
 ///
-/// A side is one record or several, each of which may be named once only. A record is a folder, or the file of
+/// A side is one record or several. Name each record only once. A record is a folder, or the file of
 /// another tool that `rtscope import` reads. FOLDER@CELL is one cell of it, so that two loads of one run can be
-/// compared. A folder that `rtscope lab run` wrote stands for all of its records, a run for each seed. When it
+/// compared. A folder that `rtscope lab run` wrote stands for all of its records, one run for each seed. If it
 /// holds several kernels, name one of them: FOLDER@KERNEL or FOLDER@KERNEL@CELL. With two runs or more on each
 /// side, the intervals include the differences between runs. Measure three or
 /// more of each side, alternately (A B A B A B). Options come before the records.
@@ -56,7 +56,7 @@ pub(super) struct Args {
     /// Records of B
     #[arg(last = true)]
     b: Vec<String>,
-    /// Compare also at this latency, besides the limits of the requirements; repeatable
+    /// Compare at this latency too, not only at the limits of the requirements; repeatable
     #[arg(short, long, value_name = "LATENCY")]
     limit: Vec<Nanos>,
     /// Requirement for both sides, besides those of their plans; repeatable

@@ -42,7 +42,7 @@ pub(in crate::cli) struct Args {
     /// Folders of B
     #[arg(last = true)]
     b: Vec<String>,
-    /// Compare also at this latency, besides the limits of the requirements; repeatable
+    /// Compare at this latency too, not only at the limits of the requirements; repeatable
     #[arg(short, long, value_name = "LATENCY")]
     limit: Vec<Nanos>,
     /// Folder for the pages [default: rtscope-runs/fleet-compare-TIME]

@@ -41,7 +41,7 @@ const SEEDS: u64 = 5;
 /// How long a batch of --engine takes, about.
 const BATCH: Duration = Duration::from_secs(300);
 
-/// Find the change that broke a latency
+/// Find the change that made a latency too long
 ///
 /// Name a kernel that meets the requirement and one that doesn't. They may differ in parameters of the kernel command
 /// line or in configuration options. They may also be the ends of a series of kernels, or two commits of a git tree.

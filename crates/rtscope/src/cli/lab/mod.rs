@@ -38,7 +38,7 @@ pub(super) enum Verb {
     Run(Box<run::Args>),
     Matrix(Box<matrix::Args>),
     Sched(Box<sched::Args>),
-    /// Make square waves in kernels, or find their limits
+    /// Generate square waves in kernels, or find the highest frequency
     #[command(subcommand)]
     Wave(Box<wave::Wave>),
     Drift(Box<drift::Args>),

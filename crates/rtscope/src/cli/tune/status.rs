@@ -12,7 +12,7 @@ use crate::{
     output::{print_folded, shown},
 };
 
-/// Show settings that rtscope has changed, and by whom
+/// Show settings that rtscope has changed, and who holds them
 ///
 /// Held: a running process changed the setting, and restores it when it ends. Kept: `rtscope tune apply --keep` changed
 /// it. Left: the process was killed. The next rtscope command that measures restores the setting, and so does

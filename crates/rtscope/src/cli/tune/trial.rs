@@ -42,7 +42,7 @@ use crate::{
     screen::{self, Show},
 };
 
-/// Try which settings shorten wake-up latencies
+/// Find out which settings shorten wake-up latencies
 ///
 /// rtscope measures the system as found and each setting in turn, in several rounds, under each load of the plan. Then
 /// it applies all settings that helped, all at once, and measures once more. For each setting it says better, worse, or

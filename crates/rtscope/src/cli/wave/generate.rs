@@ -112,9 +112,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let wanted = args.wave.wanted()?;
     let tree = Tree::default();
+    // Before a line in memory is made, which only its release takes along.
+    place(args, &tree)?;
     let mut line = line::open_output(&address, &tree)?;
     let mut alarm = alarm.map(|alarm| line::open_output(&alarm, &tree)).transpose()?;
-    place(args, &tree)?;
     let interrupt = Interrupt::install()?;
     let watchdog = Watchdog::over_spinners(args.wave.duration);
     let mut alarms = Alarm {
