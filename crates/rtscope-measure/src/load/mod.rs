@@ -30,6 +30,7 @@ use std::path::Path;
 
 use rtscope_model::{load::LoadLine, text::Problem};
 use rustix::fs::{Access, access};
+use serde::Serialize;
 
 pub(crate) use self::launch::limit_of;
 use self::worker::Job;
@@ -55,24 +56,29 @@ pub const LOADS: &[LoadDescriptor] = &[
 ];
 
 /// What a load is and how it is run.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct LoadDescriptor {
     /// Its name in plans and on the command line.
     pub name: &'static str,
     /// One line: what it does.
     pub about: &'static str,
     /// What a unit of its work is, as `messages`.
+    #[serde(skip)]
     pub unit: fn(&LoadOptions) -> &'static str,
     /// Its own options, beside [`COMMON_OPTIONS`].
     pub options: &'static [LoadOption],
     /// Whether options that are right one by one are right together.
+    #[serde(skip)]
     check: fn(&LoadOptions) -> Result<(), Problem>,
     /// Whether this machine has what the load needs: its command, its folders.
+    #[serde(skip)]
     is_here: fn(&LoadOptions) -> Result<(), LoadError>,
     /// The load: runs in its own process, until its work is done or it is killed.
+    #[serde(skip)]
     run: fn(&Job) -> Result<(), LoadError>,
     /// Removes what a load may have left: called by the starting process when no process of the
     /// load's group is left, however it ended.
+    #[serde(skip)]
     clean: fn(&Remains<'_>),
 }
 

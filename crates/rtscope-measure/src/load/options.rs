@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rtscope_model::{cpu::CpuSet, load::LoadLine, text::Problem};
+use serde::Serialize;
 
 /// What an option's value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +24,12 @@ pub enum ValueKind {
     Text,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LoadOption {
     /// Name, as in `groups=10`.
     pub name: &'static str,
     /// What its value may be.
+    #[serde(skip)]
     pub kind: ValueKind,
     /// What it is when it isn't given; empty for none.
     pub default: &'static str,

@@ -38,7 +38,10 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.name == "list" {
-        print_folded(&list())?;
+        match args.json {
+            true => print(&(serde_json::to_string_pretty(&listed())? + "\n"))?,
+            false => print_folded(&list())?,
+        }
         return Ok(ExitCode::from(exit::PASS));
     }
     if args.duration == Nanos::ZERO {
@@ -79,6 +82,10 @@ fn line(args: &Args) -> anyhow::Result<LoadLine> {
         text.push_str(&args.command.join(" "));
     }
     Ok(text.parse().map_err(Refused)?)
+}
+
+fn listed() -> serde_json::Value {
+    serde_json::json!({ "loads": LOADS, "options": COMMON_OPTIONS })
 }
 
 fn list() -> String {

@@ -5,6 +5,7 @@ pub(super) mod value;
 
 use rtscope_model::{cpu::CpuSet, text::Problem};
 use rtscope_sys::{Error, tree::Tree};
+use serde::Serialize;
 
 pub use self::table::SETTINGS;
 use self::value::{ForCpus, mask_like};
@@ -16,7 +17,7 @@ use super::{
 use crate::environment::{bracketed, numbered};
 
 /// A setting that can be changed for a run.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct SettingDescriptor {
     /// Name in plans and on the command line, as `throttling`.
     pub name: &'static str,
@@ -25,10 +26,13 @@ pub struct SettingDescriptor {
     /// The values it takes, in words.
     pub values: &'static str,
     /// Values that are words, to suggest one for a mistyped word.
+    #[serde(skip)]
     words: &'static [&'static str],
     /// The text that is written for a value; none when it is not a value.
+    #[serde(skip)]
     text: fn(&str) -> Option<String>,
     /// Where it is written.
+    #[serde(skip)]
     pub(super) target: Target,
 }
 

@@ -30,7 +30,7 @@ use crate::{
 ///
 /// rtscope writes the old values to a journal, changes the settings, reads them back and restores them when COMMAND
 /// ends. Without COMMAND, it restores them at Ctrl-C. With --keep, they stay until `rtscope tune restore` or the next
-/// boot. `rtscope help run` has the same settings as --set; docs/guide/settings.md describes them.
+/// boot. `rtscope tune list` has the settings; docs/guide/settings.md describes them.
 ///
 /// With `shield`, COMMAND and every process that it starts run inside the shield. Ctrl-C is COMMAND's: rtscope goes on
 /// until COMMAND ends. It sends SIGTERM and SIGHUP on to COMMAND.
@@ -197,7 +197,7 @@ pub(super) fn reload(root: &Path) {
 
 fn names() -> String {
     let names: Vec<&str> = tune::SETTINGS.iter().map(|setting| setting.name).collect();
-    names.join(", ")
+    format!("{} (`rtscope tune list` has their values)", names.join(", "))
 }
 
 fn dry_run(

@@ -1,7 +1,8 @@
-//! `rtscope tune`: changes system settings, shows which are changed, and restores them.
+//! `rtscope tune`: lists system settings, changes them, shows which are changed, and restores them.
 
 mod apply;
 mod boot;
+mod list;
 mod restore;
 pub(super) mod settings;
 mod status;
@@ -18,6 +19,7 @@ use crate::{failure::Refused, output::shown};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
+    List(list::Args),
     Suggest(suggest::Args),
     Apply(Box<apply::Args>),
     Status(status::Args),
@@ -31,13 +33,14 @@ impl Verb {
         match self {
             Verb::Apply(args) => !args.only_shows(),
             Verb::Try(args) => !args.only_shows(),
-            Verb::Suggest(_) | Verb::Status(_) | Verb::Restore(_) => false,
+            Verb::List(_) | Verb::Suggest(_) | Verb::Status(_) | Verb::Restore(_) => false,
         }
     }
 }
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::List(args) => list::main(args),
         Verb::Suggest(args) => suggest::main(args),
         Verb::Apply(args) => apply::main(args),
         Verb::Status(args) => status::main(args),

@@ -35,7 +35,7 @@ pub(in crate::cli) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = read(&tune::journal_dir())?;
     if !process::is_root() {
-        note!("what root's runs have changed is shown to root only");
+        note!("what root's runs have changed is shown to root only: run it as root");
     }
     let root = Path::new("/");
     let permanent = tune::persisted(root)?;
@@ -63,7 +63,8 @@ fn read(journal: &Path) -> anyhow::Result<Vec<ChangedSetting>> {
 
 fn text(found: &[ChangedSetting]) -> String {
     if found.is_empty() {
-        return "no setting is changed by rtscope\n".to_owned();
+        let whose = if process::is_root() { "" } else { " of this user" };
+        return format!("no setting is changed by rtscope{whose}\n");
     }
     let mut text = String::new();
     let mut last: Option<(&SettingOwner, &str)> = None;
