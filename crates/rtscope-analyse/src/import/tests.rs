@@ -477,6 +477,17 @@ fn quiet(cycles: u64, max_us: u64) -> ImportReading {
     of((line(0, 60_000, 40) + &line(1, cycles, max_us)).as_bytes()).0
 }
 
+/// A day in which one of two threads was silent for half an hour: its unit of 1 us explains none of it.
+#[test]
+fn half_an_hour_of_a_day_is_missed() {
+    let line = |thread: u32, cycles: u64| {
+        format!("T: {thread} (10{thread}) P:80 I:1000 C:{cycles} Min: 1 Act: 2 Avg: 2 Max: 40\n")
+    };
+    let told = of((line(0, 86_400_000) + &line(1, 84_200_000)).as_bytes()).0;
+    let finding = told.findings.iter().find(|finding| finding.code == "unanswered").expect("told");
+    assert!(finding.text.contains("thread 1 (waited at least 5 min"), "{}", finding.text);
+}
+
 #[test]
 fn a_thread_that_was_waiting_when_its_run_ended_is_told_from_the_others() {
     let told = quiet(20_000, 90);

@@ -88,6 +88,15 @@ impl From<Problem> for TuneError {
 }
 
 fn hint(error: &Error) -> &'static str {
+    const BUSY: i32 = 16;
+    const INVALID: i32 = 22;
+    if let Error::File { path, .. } = error
+        && path.ends_with("proc/sys/kernel/sched_rt_runtime_us")
+        && matches!(error.errno(), Some(BUSY | INVALID))
+    {
+        return ": throttling can be no longer than the period (sched_rt_period_us), and no shorter than what \
+                SCHED_DEADLINE threads and control groups (cpu.rt_runtime_us) have reserved";
+    }
     match (error.is_permission(), rtscope_sys::process::is_root()) {
         (false, _) => "",
         (true, false) => ": system settings are root's to change: run it with sudo",
