@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use rtscope_model::{
     plan::{self, Plan},
-    text::{is_toml_file, suggest},
+    text::{is_toml_file, shell_word, suggest},
 };
 
 use crate::failure::Refused;
@@ -74,9 +74,17 @@ pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
         );
         return Err(Refused(text).into());
     }
-    let mut text = String::new();
-    let read = File::open(name).and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
+    let mut bytes = Vec::new();
+    let read = File::open(name).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
     read.with_context(|| format!("can't read plan {name}"))?;
+    if bytes.starts_with(b"#!") || bytes.starts_with(b"\x7fELF") {
+        let program = shell_word(name);
+        let text = format!(
+            "{program} is a program and not a plan: `rtscope check -- {program}` watches the threads of a program"
+        );
+        return Err(Refused(text).into());
+    }
+    let text = String::from_utf8(bytes).with_context(|| format!("plan {name} is no text"))?;
     within_bounds(name.to_owned(), text)
 }
 
@@ -101,6 +109,16 @@ pub(crate) fn load(name: &str) -> anyhow::Result<Plan> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_no_plan() {
+        for start in [&b"#!/bin/sh\n"[..], b"\x7fELF\x02\xff"] {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            std::fs::write(file.path(), start).expect("written");
+            let error = text(&file.path().display().to_string()).expect_err("refused").to_string();
+            assert!(error.contains("rtscope check -- "), "{error}");
+        }
+    }
 
     #[test]
     fn every_shipped_plan_is_sound_and_named_as_its_file() {

@@ -29,6 +29,7 @@ use crate::{exit, output::print_folded};
 /// Examples:
 ///   rtscope check -- ./motor --period-us 500
 ///   rtscope check --expect fifo:80 --period 500us -- ./motor --period-us 500
+///   rtscope check --expect fifo:80 -- chrt -f 80 taskset -c 1 ./motor
 ///   rtscope check --pid 1234 --json
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

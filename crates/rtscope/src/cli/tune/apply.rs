@@ -263,11 +263,11 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
         }
     }
     let proposal = tune::propose(&tree, &journal, settings)?;
-    let to_terminal = text_of(&proposal, false);
-    to_terminal.lines().for_each(|line| note!("{line}"));
     let interrupt = Interrupt::install_patient()?;
     let forwarded = ForwardedSignals::install()?;
     let applied = tune::apply(&tree, &journal, settings, &mut told)?;
+    let to_terminal = text_of(&proposal, false);
+    to_terminal.lines().for_each(|line| note!("{line}"));
     if args.keep {
         applied.keep(&journal)?;
         note!("kept until `rtscope tune restore` or the next boot");
