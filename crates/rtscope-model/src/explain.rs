@@ -23,6 +23,10 @@ pub struct ExplainRecord {
     pub version: String,
     /// Wall clock, RFC 3339.
     pub wall_clock: String,
+    /// By how many nanoseconds the wall clock (since 1970, UTC) was ahead of the clock of the instants, at the end; none
+    /// where that isn't known, as in a trace that was recorded before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ahead_ns: Option<u64>,
     /// The kernel's release.
     pub kernel: String,
     /// Whether it is a PREEMPT_RT kernel; none when that isn't known.

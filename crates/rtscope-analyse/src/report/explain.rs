@@ -45,6 +45,7 @@ pub fn document(record: &ExplainRecord) -> Value {
         "format": record.format,
         "version": record.version,
         "wall_clock": record.wall_clock,
+        "wall_ahead_ns": record.wall_ahead_ns,
         "kernel": record.kernel,
         "is_preempt_rt": record.is_preempt_rt,
         "program": record.program,
@@ -196,7 +197,7 @@ pub fn table(record: &ExplainRecord) -> String {
         );
     }
     for (n, one) in all.spikes.iter().take(SHOWN).enumerate() {
-        text += &format!("\n{}. {}\n", n + 1, title(one));
+        text += &format!("\n{}. {}\n", n + 1, title(record, one));
         for line in wakers(one) {
             text += &format!("      {line}\n");
         }
@@ -217,15 +218,23 @@ pub fn table(record: &ExplainRecord) -> String {
     text
 }
 
+/// When a thread should have run, by the wall clock: `17:35:02.134 UTC`.
+fn clock_time(record: &ExplainRecord, at_ns: u64) -> Option<String> {
+    let since_1970_ns = i128::from(record.wall_ahead_ns?) + i128::from(at_ns);
+    let time = jiff::Timestamp::from_nanosecond(since_1970_ns).ok()?;
+    Some(time.strftime("%H:%M:%S%.3f UTC").to_string())
+}
+
 /// A late activation in a line.
-fn title(one: &Explained) -> String {
+fn title(record: &ExplainRecord, one: &Explained) -> String {
     let woken = match &one.woken_by {
         None => "after its timer's expiry".to_owned(),
         Some(by) => format!("after {by} woke it"),
     };
     let lossy = if one.is_lossy { "; events around it are lost" } else { "" };
+    let when = clock_time(record, one.at_ns).map_or_else(String::new, |time| format!("{time}: "));
     format!(
-        "{}-{} on CPU {} ran {} us {woken}{lossy}",
+        "{when}{}-{} on CPU {} ran {} us {woken}{lossy}",
         one.name,
         one.tid,
         one.cpu,
@@ -337,7 +346,13 @@ pub(super) fn section(run: &Record, record: &ExplainRecord) -> String {
         headline: headline(record, &all),
         of_run: of_run(run, record),
         culprits: all.culprits.iter().take(PIECES).map(CulpritRow::new).collect(),
-        spikes: all.spikes.iter().take(SHOWN).enumerate().map(shown).collect(),
+        spikes: all
+            .spikes
+            .iter()
+            .take(SHOWN)
+            .enumerate()
+            .map(|(n, one)| shown(record, n, one))
+            .collect(),
     };
     why.render().expect("a string takes every text")
 }
@@ -391,9 +406,9 @@ struct Page<'a> {
     json: String,
 }
 
-fn shown((n, one): (usize, &Explained)) -> Shown {
+fn shown(record: &ExplainRecord, n: usize, one: &Explained) -> Shown {
     Shown {
-        title: title(one),
+        title: title(record, one),
         wakers: wakers(one),
         plot: spike::draw(one, n + 1),
         causes: one.causes().iter().take(SHOWN).map(|row| piece_row(one, row)).collect(),
@@ -416,7 +431,7 @@ pub fn page(record: &ExplainRecord) -> String {
         above: record.above,
         threads: thread_rows(record),
         culprits: all.culprits.iter().map(CulpritRow::new).collect(),
-        spikes: all.spikes.iter().enumerate().map(shown).collect(),
+        spikes: all.spikes.iter().enumerate().map(|(n, one)| shown(record, n, one)).collect(),
         limits: limits(record),
         json: super::harmless_json(&document(record)),
         record,
@@ -443,6 +458,11 @@ mod tests {
             "kept_max": 20, "events": [], "missing": [], "threads": [], "spikes": [], "symbols": [], "lost": 0,
         }))
         .expect("a record");
+        // 2026-11-28 17:35:00 UTC, and a second and a half.
+        let with_clock =
+            ExplainRecord { wall_ahead_ns: Some(1_795_887_300_000_000_000), ..record.clone() };
+        assert_eq!(clock_time(&with_clock, 1_500_000_000).as_deref(), Some("17:35:01.500 UTC"));
+        assert_eq!(clock_time(&record, 1_500_000_000), None);
         let said = unexplained(&record, 7_590_000).expect("a sentence");
         assert!(said.contains("was 7,590 us late, and it is not explained"), "{said}");
         assert_eq!(unexplained(&record, 0), None);

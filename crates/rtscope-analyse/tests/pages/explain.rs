@@ -60,6 +60,7 @@ pub(crate) fn explained() -> ExplainRecord {
         format: rtscope_model::explain::FORMAT,
         version: "0.1.0".to_owned(),
         wall_clock: "2020-01-01T00:00:00Z".to_owned(),
+        wall_ahead_ns: Some(1_577_836_800_000_000_000),
         kernel: "6.12.0".to_owned(),
         is_preempt_rt: Some(false),
         is_guest: false,

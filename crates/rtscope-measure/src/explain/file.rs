@@ -142,6 +142,7 @@ fn explained(trace: Trace, only: Option<u32>, keep: Keep) -> Result<ExplainRecor
         format: FORMAT,
         version: keep.version,
         wall_clock: keep.wall_clock,
+        wall_ahead_ns: None,
         kernel: trace.kernel.unwrap_or_else(|| "unknown".to_owned()),
         is_preempt_rt: None,
         is_guest: false,

@@ -356,6 +356,9 @@ impl Watch {
             format: FORMAT,
             version: self.keep.version,
             wall_clock: self.keep.wall_clock,
+            wall_ahead_ns: SystemClock::REALTIME
+                .now_ns()
+                .checked_sub(SystemClock::MONOTONIC.now_ns()),
             is_preempt_rt: KernelKind::of(environment.kernel.preemption)
                 .map(|kind| kind == KernelKind::RealTime),
             kernel: environment.kernel.release,

@@ -23,6 +23,7 @@ fn record(spike: Spike) -> ExplainRecord {
         format: FORMAT,
         version: "0".to_owned(),
         wall_clock: String::new(),
+        wall_ahead_ns: None,
         kernel: "6.12".to_owned(),
         is_preempt_rt: Some(false),
         is_guest: false,
