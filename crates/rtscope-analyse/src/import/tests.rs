@@ -484,8 +484,7 @@ fn half_an_hour_of_a_day_is_missed() {
         format!("T: {thread} (10{thread}) P:80 I:1000 C:{cycles} Min: 1 Act: 2 Avg: 2 Max: 40\n")
     };
     let told = of((line(0, 86_400_000) + &line(1, 84_200_000)).as_bytes()).0;
-    let finding = told.findings.iter().find(|finding| finding.code == "unanswered").expect("told");
-    assert!(finding.text.contains("thread 1 (waited at least 5 min"), "{}", finding.text);
+    assert!(told.findings.iter().any(|one| one.text.contains("thread 1 (waited at least 5 min")));
 }
 
 #[test]
