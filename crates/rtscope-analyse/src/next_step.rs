@@ -248,8 +248,15 @@ fn worst(judgement: &Judgement) -> (Option<u64>, String) {
 }
 
 /// Findings that say that what was asked didn't take place: no advice to accept them.
-const NOT_DONE: [&str; 4] =
-    ["load-did-not-run", "load-did-not-start", "run-failed", "run-interrupted"];
+const NOT_DONE: [&str; 7] = [
+    "load-did-not-run",
+    "load-did-not-start",
+    "load-ended-early",
+    "no-samples",
+    "phases-not-run",
+    "run-failed",
+    "run-interrupted",
+];
 
 /// Which findings stand in the way of a pass.
 fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {

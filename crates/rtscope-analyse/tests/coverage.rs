@@ -86,10 +86,16 @@ fn rates_hold_however_late_wake_ups_come_together() {
 /// In buckets of 1 us, the design effect of a quantile was once that of a class that nothing reaches.
 #[test]
 fn bursts_of_one_delay_and_wandering_latencies_hold_in_buckets_of_a_microsecond() {
-    for latencies in [Latencies::Bursts, Latencies::Wandering(2.0), Latencies::Wandering(4.8)] {
-        for (name, figure) in ["rate", "p99.9"].iter().zip(whole::scores(latencies, 120, RUNS)) {
-            check(&format!("{name}, {}", latencies.name()), &figure.all, 40.0);
-        }
+    // Where there is no exceedance, there is no interval of wake-ups.
+    let all = [
+        (Latencies::Bursts, 20.0),
+        (Latencies::Wandering(2.0), 25.0),
+        (Latencies::Wandering(4.8), 50.0),
+    ];
+    for (latencies, refused_at_most) in all {
+        let [rate, quantile] = whole::scores(latencies, 120, RUNS);
+        check(&format!("rate, {}", latencies.name()), &rate.all, refused_at_most);
+        check(&format!("p99.9, {}", latencies.name()), &quantile.all, 5.0);
     }
 }
 

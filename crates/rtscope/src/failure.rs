@@ -3,7 +3,11 @@
 use std::fmt;
 
 use rtscope_lab::error::LabError;
-use rtscope_model::{printable::printable, text::TextError};
+use rtscope_measure::{RunError, load::LoadError};
+use rtscope_model::{
+    printable::{printable, printable_lines},
+    text::TextError,
+};
 
 /// A command line that can be read but makes no sense.
 #[derive(Debug)]
@@ -17,6 +21,18 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// What was not permitted, with the ways to the permission, a line each.
+#[derive(Debug)]
+pub(crate) struct Ways(pub(crate) String);
+
+impl fmt::Display for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Ways {}
+
 /// What was asked wrongly of the lab has its own exit code, and each problem of a spec its own line.
 pub(crate) fn lab_failure(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<LabError>() {
@@ -27,8 +43,18 @@ pub(crate) fn lab_failure(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Where a way to a permission begins, as `environment::do_one_of` writes it.
-const ITEM: &str = "\n  - ";
+/// Whether an error tells the ways to a permission, a line each.
+fn tells_ways(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let of_load = |error: &LoadError| matches!(error, LoadError::Permission(_));
+    let of_run = |error: &RunError| match error {
+        RunError::Permission(_) | RunError::Place(..) => true,
+        RunError::Load { why, .. } => of_load(why),
+        _ => false,
+    };
+    cause.is::<Ways>()
+        || cause.downcast_ref().is_some_and(of_load)
+        || cause.downcast_ref().is_some_and(of_run)
+}
 
 /// An error and its causes in one line. A cause that the text before it tells already, as that of a
 /// system call, is not told again. Only problems of a text, the ways to a permission and the lab's errors
@@ -37,7 +63,8 @@ pub(crate) fn error_text(error: &anyhow::Error) -> String {
     let shown = |cause: &(dyn std::error::Error + 'static)| match cause.to_string() {
         text if cause.is::<TextError>() => text,
         text if cause.is::<LabError>() => text.replace('\n', "\n  "),
-        text => printable(&text).replace("\\n  - ", ITEM),
+        text if tells_ways(cause) => printable_lines(&text).into_owned(),
+        text => printable(&text).into_owned(),
     };
     error.chain().fold(String::new(), |text, cause| match shown(cause) {
         cause if text.contains(&cause) => text,
@@ -60,6 +87,9 @@ mod tests {
         let error = anyhow::Error::new(rtscope_measure::RunError::Permission(ways));
         let text = error_text(&error);
         assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), ["  - one", "  - two", "  - three"]);
+        // No other error has lines of its own.
+        let text = error_text(&anyhow::anyhow!("a\n  - b"));
+        assert_eq!(text, "a\\n  - b");
     }
 
     #[test]

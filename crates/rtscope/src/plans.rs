@@ -77,8 +77,12 @@ pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
     let mut bytes = Vec::new();
     let read = File::open(name).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
     read.with_context(|| format!("can't read plan {name}"))?;
-    if bytes.starts_with(b"#!") || bytes.starts_with(b"\x7fELF") {
-        let program = shell_word(name);
+    let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    // A plan may be a script of rtscope.
+    let is_script = first.starts_with(b"#!") && !first.windows(7).any(|word| word == b"rtscope");
+    if is_script || bytes.starts_with(b"\x7fELF") {
+        let program = if name.contains('/') { name.to_owned() } else { format!("./{name}") };
+        let program = shell_word(&program);
         let text = format!(
             "{program} is a program and not a plan: `rtscope check -- {program}` watches the threads of a program"
         );

@@ -63,7 +63,7 @@ impl Latencies {
                 let mut all = vec![6.0; wakeups as usize];
                 let mean_gap = (20 * RATE) as f64;
                 // Long before the run, so that it starts anywhere.
-                let mut at = -20.0;
+                let mut at = -10.0 * mean_gap;
                 while at < wakeups as f64 {
                     at += mean_gap * random.exponential();
                     let late_us = 100.0 + 50.0 * random.exponential();

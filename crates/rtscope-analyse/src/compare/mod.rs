@@ -182,7 +182,6 @@ fn has_two_runs(change: &CellComparison) -> bool {
 /// What the intervals leave out.
 fn basis_note(changes: &[CellComparison]) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
-
     let note = if any(Basis::Independent) {
         "the intervals assume independent wake-ups, because a run is shorter than about 5 s or its file does \
             not contain the order of the latencies. The true intervals are wider, and with one run on a side they \

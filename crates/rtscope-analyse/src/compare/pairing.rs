@@ -1,5 +1,5 @@
-//! Which cells of two sides belong together: those of one name, or the only one of each run. Repeats of a cell
-//! in one run (`rest`, `rest #2`) have one name.
+//! Which cells of two sides belong together: those of one name. Where no name is on both sides, the only one of each
+//! run. Repeats of a cell in one run (`rest`, `rest #2`) have one name.
 
 use rtscope_model::text::shell_word;
 
@@ -49,13 +49,12 @@ pub(super) fn pairs<'a>(
 ) -> (Vec<Pair<'a>>, Vec<String>) {
     let (of_a, of_b) = (members(a), members(b));
     let (names_a, names_b) = (names(&of_a), names(&of_b));
-    let has_one = |run: &ComparedRun<'a>| names(&members(&[*run])).len() == 1;
+    let is_shared = names_a.iter().any(|name| names_b.contains(name));
+    let has_one = |run: &ComparedRun<'a>| names(&members(&[*run])).len() <= 1;
+    let is_there = !names_a.is_empty() && !names_b.is_empty();
     // An import's only cell is called as its file.
-    if a.iter().chain(b).all(has_one) {
-        let name = match (several(&names_a), several(&names_b)) {
-            (one, other) if one == other => one,
-            (one, other) => format!("{one} against {other}"),
-        };
+    if is_there && !is_shared && a.iter().chain(b).all(has_one) {
+        let name = format!("{} against {}", several(&names_a), several(&names_b));
         return (vec![Pair { name, a: of_a, b: of_b }], Vec::new());
     }
     let of = |members: &[Member<'a>], name: &str| -> Vec<Member<'a>> {
@@ -100,11 +99,10 @@ fn several(names: &[&str]) -> String {
 pub(super) fn advice(a: &[ComparedRun<'_>], b: &[ComparedRun<'_>]) -> Option<String> {
     let one_of = |side: &[ComparedRun<'_>]| {
         let found = members(side).first().copied()?;
-        let cell = format!("{}@{}", found.run.name, found.name());
-        Some(if side.len() > 1 { format!("{} --", shell_word(&cell)) } else { shell_word(&cell) })
+        Some(shell_word(&format!("{}@{}", found.run.name, found.name())))
     };
     let (one, other) = (one_of(a)?, one_of(b)?);
-    Some(format!("choose a phase of each side: rtscope compare {one} {other}"))
+    Some(format!("choose a phase of each side: rtscope compare {one} -- {other}"))
 }
 
 /// The names of cells in the order of their first appearance.

@@ -63,7 +63,7 @@ impl Run<'_> {
     /// Number of wake-ups at or above a limit that are worth one independent wake-up.
     pub(super) fn inflation(&self, limit_ns: u64) -> Result<f64, IntervalRefusal> {
         let Some(blocks) = self.blocks else { return Ok(1.0) };
-        blocks.measured(limit_ns).map(|found| found.inflation())
+        blocks.measured_with_wider(limit_ns).map(|found| found.inflation())
     }
 
     /// The same of missed activations.

@@ -22,7 +22,7 @@ const WEIGHTY: [&str; 8] =
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingDifference {
     /// `machine`, `kernel`, `kernel configuration`, `command line`, `CPU`, `clock`, `IRQ`, `setting`, `run setting` (one
-    /// that the run changed), `sampler`, `load`, `run`.
+    /// that the plan changes), `sampler`, `load`, `run`.
     pub topic: String,
     pub name: String,
     /// On A; several values are joined by a stroke.

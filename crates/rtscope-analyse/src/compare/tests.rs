@@ -314,6 +314,11 @@ fn runs_with_one_phase_each_are_paired_whatever_it_is_called() {
     let found = compared_at(&a, &b, None, &[]);
     assert_eq!(found.changes[0].name, "one and 1 more against three and 1 more");
     assert_eq!((found.changes[0].a.runs, found.changes[0].b.runs), (2, 2));
+    // Runs of one phase each that both sides have are pairs of their own.
+    let sides = [1, 5].map(|seed| [named("rest", seed), named("load", seed + 1)]);
+    let found = compared_at(&sides[0], &sides[1], None, &[]);
+    let names: Vec<&str> = found.changes.iter().map(|change| change.name.as_str()).collect();
+    assert_eq!(names, ["rest", "load"]);
 }
 
 #[test]
@@ -321,7 +326,10 @@ fn phases_without_a_partner_can_be_chosen() {
     let plan = "name = \"p\"\n[[phase]]\nname = \"other\"\nduration = \"60s\"";
     let other = test_support::Run::new(plan, 1).cell(0, &[&[5_000; 2_000]]).end().record();
     let found = compared_at(&[other], &[record(1, 5e3, 0)], None, &[]);
-    assert_eq!(found.notes[0], "choose a phase of each side: rtscope compare run@other run@rest");
+    assert_eq!(
+        found.notes[0],
+        "choose a phase of each side: rtscope compare run@other -- run@rest"
+    );
 }
 
 #[test]

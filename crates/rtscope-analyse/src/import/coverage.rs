@@ -52,8 +52,12 @@ fn cycles(thread: &ImportedThread) -> u64 {
 }
 
 /// The time that is missing of what a thread should cover, beyond what can be explained otherwise.
-fn missing_ns(thread: &ImportedThread, expected_ns: u64) -> Option<u64> {
-    let late_ns = thread.parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.sum_ns));
+///
+/// `grain_ns` is what another tool may have cut from each latency. Threads of one run lose alike, a wall clock nothing.
+fn missing_ns(thread: &ImportedThread, expected_ns: u64, grain_ns: u64) -> Option<u64> {
+    let late_ns = thread.parts.iter().fold(0u64, |sum, part| {
+        sum.saturating_add(part.sum_ns).saturating_add(part.count.saturating_mul(grain_ns))
+    });
     let tolerance_ns = TOLERANCE_NS.saturating_add(expected_ns / TOLERANCE_SHARE);
     let explained_ns = covered_ns(thread)?.saturating_add(late_ns).saturating_add(tolerance_ns);
     expected_ns.checked_sub(explained_ns).filter(|&missing_ns| missing_ns > 0)
@@ -67,7 +71,7 @@ fn unanswered(cell: &mut ImportedCell, reading: &mut ImportReading) {
     let together = cell.threads.iter().filter(|thread| cycles(thread) == most).count() > 1;
     let mut places = Vec::new();
     for thread in cell.threads.iter_mut().filter(|thread| !together || cycles(thread) < most) {
-        thread.waited_ns = missing_ns(thread, expected_ns);
+        thread.waited_ns = missing_ns(thread, expected_ns, 0);
         if let Some(waited_ns) = thread.waited_ns {
             places.push(format!("{} (waited at least {})", thread.label, Nanos(waited_ns)));
         }
@@ -127,7 +131,7 @@ fn uneven(cell: &ImportedCell, reading: &mut ImportReading) {
 fn shortfall(cell: &ImportedCell, ran_ns: u64, reading: &mut ImportReading) {
     let short = cell.threads.iter().filter(|thread| thread.waited_ns.is_none());
     let place = |thread: &ImportedThread| {
-        missing_ns(thread, ran_ns)?;
+        missing_ns(thread, ran_ns, cell.layout.unit_ns)?;
         Some(format!("{}: {}", thread.label, Nanos(covered_ns(thread)?)))
     };
     let places: Vec<String> = short.filter_map(place).collect();

@@ -239,6 +239,14 @@ impl Change {
         stat.and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_bound())
     }
 
+    /// Whether a thread that is in its old cpuset again still has other CPUs than before beside its own: they were offline
+    /// when it was put back.
+    pub(super) fn has_more_cpus(&self, tree: &Tree) -> bool {
+        let Some(before) = &self.cpus else { return false };
+        let found = self.thread(tree).and_then(sched::affinity);
+        found.is_ok_and(|found| found != *before && before.without(&found).is_empty())
+    }
+
     /// Gives a thread its new CPUs where it has these and others.
     pub(super) fn narrow(&self, tree: &Tree) -> Result<(), Error> {
         let (tid, asked) = (self.thread(tree)?, cpus(&self.new));

@@ -94,8 +94,8 @@ fn hint(error: &Error) -> &'static str {
         && path.ends_with("proc/sys/kernel/sched_rt_runtime_us")
         && matches!(error.errno(), Some(BUSY | INVALID))
     {
-        return ": throttling can be no longer than the period (sched_rt_period_us), and no shorter than what \
-                SCHED_DEADLINE threads and control groups (cpu.rt_runtime_us) have reserved";
+        return ": the limit can't be above the period (sched_rt_period_us), or below what SCHED_DEADLINE threads \
+                and control groups (cpu.rt_runtime_us) have reserved";
     }
     match (error.is_permission(), rtscope_sys::process::is_root()) {
         (false, _) => "",

@@ -35,10 +35,10 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
             return Ok(RestoreOutcome::AsBefore);
         }
         let found = change.present(tree)?;
-        if found == change.old {
+        if found == change.old && !change.has_more_cpus(tree) {
             return Ok(RestoreOutcome::AsBefore);
         }
-        if change.kind == ChangeKind::Remembered {
+        if change.kind == ChangeKind::Remembered || found == change.old {
             return change.write(tree, &change.old).map(|()| RestoreOutcome::Restored);
         }
         if !change.is_as_asked(&found) {

@@ -229,8 +229,9 @@ pub(super) fn read_record(path: &Path) -> anyhow::Result<ExplainRecord> {
     match path.is_dir() {
         true if record::is_one(path) && !path.join(RECORD).exists() => {
             let text = format!(
-                "{}: this run was recorded without --explain, so nothing says why a wake-up was late: measure again, \
-                 for example with rtscope run --explain --above 100us",
+                "{}: nothing in this record says why a wake-up was late, because it was made without --explain or the \
+                 kernel's events could not be recorded: measure again, for example with rtscope run --explain --above \
+                 100us",
                 path.display()
             );
             Err(Refused(text).into())

@@ -199,7 +199,7 @@ fn explained(error: sched::SchedError) -> anyhow::Error {
         sched::SchedError::NoSuchCpu { .. } => Refused(error.to_string()).into(),
         problem if problem.is_permission() => {
             let ways = super::ways_to_permission();
-            anyhow::anyhow!("{error}. {ways}")
+            crate::failure::Ways(format!("{error}. {ways}")).into()
         }
         _ => error.into(),
     }

@@ -8,6 +8,8 @@
 //! from the slow part of the counts, their first [`WAVES`] cosines ([`cosines`]), so that disturbances of
 //! any length count in full, up to about a tenth of the cell.
 //!
+//! A few clusters say little about how large clusters are: [`Blocks::measured_with_wider`] also looks at more wake-ups.
+//!
 //! When nearly all that the counts vary is slow, the disturbances are too long for the run, and there is a
 //! [`IntervalRefusal`] instead.
 //!
@@ -331,7 +333,7 @@ impl Blocks {
     ///
     /// If they are worth fewer than [`EVENTS_KNOWN`] independent ones, a few clusters say little about how large
     /// clusters are. Then the wake-ups that reach the latency which [`WIDER`] times as many reach show more of them,
-    /// and the larger design effect counts.
+    /// and the larger design effect counts, unless disturbances at that latency are too long to tell.
     ///
     /// # Errors
     ///
@@ -350,11 +352,10 @@ impl Blocks {
 
     /// The class of latency that a number of wake-ups reach, or the nearest to that which some reach and not all.
     fn class_reached_by(&self, count: f64) -> Option<u32> {
-        let mut all: BTreeMap<u32, u64> = BTreeMap::new();
-        let classes = self.blocks.values().flat_map(|block| &block.measured.classes);
-        classes.for_each(|&(class, n)| *all.entry(class).or_default() += n);
+        let mut all: Vec<Bin> = Vec::new();
+        self.blocks.values().for_each(|block| add_bins(&mut all, &block.measured.classes));
         // The smallest class is reached by all.
-        let smallest = *all.first_key_value()?.0;
+        let smallest = all.first()?.0;
         let mut reaching = 0;
         let reached = all.into_iter().rev().map(|(class, n)| {
             reaching += n;

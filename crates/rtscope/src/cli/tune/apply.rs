@@ -297,7 +297,7 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
         note!("restored");
         return outcome;
     }
-    note!("the other settings are restored; `rtscope restore` tries again");
+    note!("some settings were not restored: `rtscope restore` tries again");
     match args.command.is_empty() {
         true => outcome.map(|_| ExitCode::from(exit::ERROR)),
         false => outcome,
@@ -308,7 +308,7 @@ fn is_not_restored(event: &Event) -> bool {
     matches!(event, Event::Found(finding) if finding.code == tune::NOT_RESTORED)
 }
 
-/// What happens is shown beforehand; what goes otherwise is said.
+/// The changes are shown by themselves; what goes otherwise is said.
 fn told(event: Event) {
     if let Event::Found(finding) = event
         && finding.code != "shield-bound-threads"

@@ -63,8 +63,10 @@ fn read(journal: &Path) -> anyhow::Result<Vec<ChangedSetting>> {
 
 fn text(found: &[ChangedSetting]) -> String {
     if found.is_empty() {
-        let whose = if process::is_root() { "" } else { " of this user" };
-        return format!("no setting is changed by rtscope{whose}\n");
+        return match process::is_root() {
+            true => "no setting is changed by rtscope\n".to_owned(),
+            false => "no rtscope of this user has changed a setting\n".to_owned(),
+        };
     }
     let mut text = String::new();
     let mut last: Option<(&SettingOwner, &str)> = None;

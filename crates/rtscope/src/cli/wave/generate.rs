@@ -112,7 +112,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let wanted = args.wave.wanted()?;
     let tree = Tree::default();
-    // Before a line in memory is made, which only its release takes along.
+    // First, because a line in memory would stay if this failed.
     place(args, &tree)?;
     let mut line = line::open_output(&address, &tree)?;
     let mut alarm = alarm.map(|alarm| line::open_output(&alarm, &tree)).transpose()?;

@@ -58,11 +58,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if base_ns.is_some_and(|ns| !(100..=10_000_000_000).contains(&ns)) {
         return Err(Refused("--base: from 100ns to 10s".to_owned()).into());
     }
+    args.line.parse::<Address>()?;
+    args.cpu.or_last()?;
     let interrupt = Interrupt::install()?;
     let mut screen = Oscilloscope::open(Scene::new(&args.line, base_ns)).map_err(|why| {
         Refused(format!("the screen can't be drawn: {why}; wave capture prints the figures"))
     })?;
-    // A line in memory is made when it is looked at, and stays: not where there is no screen.
+    // Last, because a line in memory would stay if there were no screen.
     let mut look = eyes(args)?;
     for _ in 0..args.looks.unwrap_or(u64::MAX) {
         let capture = look(screen.look_ns())?;
