@@ -88,7 +88,7 @@ pub(crate) fn text(name: &str) -> anyhow::Result<(String, String)> {
         );
         return Err(Refused(text).into());
     }
-    let text = String::from_utf8(bytes).with_context(|| format!("plan {name} is no text"))?;
+    let text = String::from_utf8(bytes).with_context(|| format!("can't read plan {name}"))?;
     within_bounds(name.to_owned(), text)
 }
 
