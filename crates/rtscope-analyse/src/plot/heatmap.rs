@@ -243,7 +243,18 @@ fn table(scene: &Scene<'_>) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{judge, plot::fixture};
+    use crate::{judge, plot::fixture, test_support::Run};
+
+    /// There is one round limit, above them all.
+    #[test]
+    fn latencies_below_a_microsecond_have_a_step() {
+        let plan = "name = \"p\"\n[[phase]]\nname = \"rest\"\nduration = \"2s\"";
+        let record = Run::new(plan, 1).cell(0, &[&[10; 1_000], &[10; 1_000]]).end().record();
+        let judgement = judge(&record, &[]);
+        let scene = Scene::new(&record, &judgement, None);
+        let rows = table(&scene).rows;
+        assert!(!rows.is_empty() && rows.iter().all(|row| row.len() == 4), "{rows:?}");
+    }
 
     #[test]
     fn the_field_is_bounded_and_holds_every_wake_up() {

@@ -450,19 +450,27 @@ mod tests {
         assert_eq!(by_cpu(&lost), " (CPU 0: 1,200, CPU 3: 5)");
     }
 
-    #[test]
-    fn a_worst_wake_up_that_nothing_explains_is_told_of() {
-        let record: ExplainRecord = serde_json::from_value(json!({
+    fn record() -> ExplainRecord {
+        let record = json!({
             "format": 1, "version": "0.1.0", "wall_clock": "", "kernel": "6.12.0", "is_preempt_rt": false,
             "is_guest": false, "program": "rtscope run", "duration": "1s", "above": null,
             "kept_max": 20, "events": [], "missing": [], "threads": [], "spikes": [], "symbols": [], "lost": 0,
-        }))
-        .expect("a record");
+        });
+        serde_json::from_value(record).expect("a record")
+    }
+
+    #[test]
+    fn an_instant_has_a_time_of_day_where_the_clocks_are_known() {
         // 2026-11-28 17:35:00 UTC, and a second and a half.
         let with_clock =
-            ExplainRecord { wall_ahead_ns: Some(1_795_887_300_000_000_000), ..record.clone() };
+            ExplainRecord { wall_ahead_ns: Some(1_795_887_300_000_000_000), ..record() };
         assert_eq!(clock_time(&with_clock, 1_500_000_000).as_deref(), Some("17:35:01.500 UTC"));
-        assert_eq!(clock_time(&record, 1_500_000_000), None);
+        assert_eq!(clock_time(&record(), 1_500_000_000), None);
+    }
+
+    #[test]
+    fn a_worst_wake_up_that_nothing_explains_is_told_of() {
+        let record = record();
         let said = unexplained(&record, 7_590_000).expect("a sentence");
         assert!(said.contains("was 7,590 us late, and it is not explained"), "{said}");
         assert_eq!(unexplained(&record, 0), None);

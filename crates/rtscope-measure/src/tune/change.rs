@@ -74,10 +74,15 @@ impl ThreadName {
 
     /// Its number, as long as it is the same thread. One that is about to end is gone: no cgroup takes it any more.
     fn number(&self, tree: &Tree) -> Result<i32, Error> {
+        self.stat(tree).map(|_| self.tid as i32)
+    }
+
+    /// What the kernel says of it, as long as it is the same thread.
+    fn stat(&self, tree: &Tree) -> Result<Stat, Error> {
         let path = format!("proc/{}/stat", self.tid);
         let stat = Stat::parse(&tree.read_bytes(&path)?);
-        let same = stat.is_some_and(|stat| stat.lives_since(self.started_ticks));
-        same.then_some(self.tid as i32).ok_or_else(|| gone(tree, &path))
+        let same = stat.filter(|stat| stat.lives_since(self.started_ticks));
+        same.ok_or_else(|| gone(tree, &path))
     }
 }
 
@@ -234,9 +239,8 @@ impl Change {
     }
 
     fn is_bound(&self, tree: &Tree) -> bool {
-        let path = |thread: &ThreadName| format!("proc/{}/stat", thread.tid);
-        let stat = self.thread.as_ref().and_then(|thread| tree.read_bytes(path(thread)).ok());
-        stat.and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_bound())
+        let stat = self.thread.as_ref().and_then(|thread| thread.stat(tree).ok());
+        stat.is_some_and(|stat| stat.is_bound())
     }
 
     /// Whether a thread that is in its old cpuset again still has other CPUs than before beside its own: they were offline
@@ -292,7 +296,7 @@ impl Change {
 }
 
 /// `EINVAL` on every architecture of Linux.
-const INVALID: i32 = 22;
+pub(super) const INVALID: i32 = 22;
 
 fn cpus(text: &str) -> CpuSet {
     text.parse().unwrap_or_default()

@@ -7,7 +7,7 @@ use rtscope_model::text::Problem;
 use rtscope_sys::{Error, tree::Tree};
 
 use super::{
-    change::{Change, ChangeKind},
+    change::{Change, ChangeKind, INVALID},
     journal::Author,
 };
 
@@ -88,8 +88,8 @@ impl From<Problem> for TuneError {
 }
 
 fn hint(error: &Error) -> &'static str {
+    // `EBUSY` on every architecture of Linux.
     const BUSY: i32 = 16;
-    const INVALID: i32 = 22;
     if let Error::File { path, .. } = error
         && path.ends_with("proc/sys/kernel/sched_rt_runtime_us")
         && matches!(error.errno(), Some(BUSY | INVALID))
