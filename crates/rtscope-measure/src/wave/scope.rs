@@ -203,7 +203,8 @@ pub fn watch(
         let is_gap = now_ns - last_ns > resolution_ns;
         tally.read(is_gap);
         if is_gap {
-            gaps.push(Gap { start_ns: last_ns, end_ns: now_ns, moved: pending.is_some() });
+            let gap = Gap { start_ns: last_ns, end_ns: now_ns, moved: pending.is_some() };
+            add_gap(&mut gaps, gap);
         } else if let Some(at_ns) = pending {
             edges.push(Edge::new(at_ns, level));
         }
@@ -231,7 +232,6 @@ pub fn watch(
     let (_, changes_after) = level_and_changes(line);
     tally.look(changes_after);
     tally.read(false);
-    merge(&mut gaps);
     // A program that doesn't count leaves the count as it is; one that began anew made it smaller.
     let made = changes_after.checked_sub(changes_before).filter(|made| *made > 0);
     Capture {
@@ -248,16 +248,16 @@ pub fn watch(
     }
 }
 
-/// Gaps that touch are one.
-pub(super) fn merge(gaps: &mut Vec<Gap>) {
-    gaps.dedup_by(|next, gap| {
-        let touch = gap.end_ns == next.start_ns;
-        if touch {
-            gap.end_ns = next.end_ns;
-            gap.moved ^= next.moved;
+/// Adds a gap. Gaps that touch are one, so that a time of slow looks takes no more room than one long absence.
+#[inline]
+pub(super) fn add_gap(gaps: &mut Vec<Gap>, gap: Gap) {
+    match gaps.last_mut() {
+        Some(last) if last.end_ns == gap.start_ns => {
+            last.end_ns = gap.end_ns;
+            last.moved ^= gap.moved;
         }
-        touch
-    });
+        _ => gaps.push(gap),
+    }
 }
 
 /// Room for edges whose memory is there already: the first touch of a page would be a gap.
@@ -372,6 +372,17 @@ mod tests {
         let capture = watched(&clock([]), CaptureLimits { edges_max: 10, ..LIMITS });
         assert!(capture.is_full && capture.edges.len() == 10);
         assert!(capture.end_ns < 12_000);
+    }
+
+    #[test]
+    fn a_time_of_slow_looks_is_one_gap_and_does_not_fill_the_room() {
+        let slow = SimulatedClock::at(0).with_reading(300);
+        let capture = watched(&slow, CaptureLimits { gaps_max: 2, ..LIMITS });
+        assert!(!capture.is_full && capture.edges.is_empty());
+        assert_eq!(capture.gaps.len(), 1);
+        assert_eq!(capture.gaps[0].start_ns, capture.start_ns);
+        assert_eq!(capture.gaps[0].end_ns, capture.end_ns);
+        assert_eq!(capture.made_in_gaps, capture.made);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rtscope_sys::clock::Clock;
 
 use super::{
     WaveError,
-    scope::{self, CaptureLimits, Probe, Rest, level_and_changes, merge, touched},
+    scope::{self, CaptureLimits, Probe, Rest, add_gap, level_and_changes, touched},
 };
 
 /// The most lines: beyond, a look takes too long to be worth much.
@@ -65,7 +65,8 @@ impl Watched {
     fn read(&mut self, is_gap: bool, last_ns: u64, now_ns: u64) {
         let pending = self.pending.take();
         if is_gap {
-            self.gaps.push(Gap { start_ns: last_ns, end_ns: now_ns, moved: pending.is_some() });
+            let gap = Gap { start_ns: last_ns, end_ns: now_ns, moved: pending.is_some() };
+            add_gap(&mut self.gaps, gap);
         } else if let Some(at_ns) = pending {
             self.edges.push(Edge::new(at_ns, self.level));
         }
@@ -132,8 +133,7 @@ fn watch(
         }
     };
     let captures = all.into_iter().zip(lines).zip(names).map(|((one, line), name)| {
-        let Watched { starts_high, edges, mut gaps, changes_before, .. } = one;
-        merge(&mut gaps);
+        let Watched { starts_high, edges, gaps, changes_before, .. } = one;
         let made = level_and_changes(line).1.checked_sub(changes_before).filter(|made| *made > 0);
         Capture {
             line: name.clone(),
