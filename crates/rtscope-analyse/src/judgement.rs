@@ -69,7 +69,7 @@ pub struct CellSummary {
     pub name: String,
     /// What the loads achieved.
     pub loads: Vec<LoadSummary>,
-    /// From its first to its last programmed expiry, on the wall.
+    /// From its first to its last programmed expiry, on the wall, without the time that no slice covers.
     pub duration_ns: u64,
     /// Why it ended; none when the record was cut short.
     pub ended: Option<EndReason>,

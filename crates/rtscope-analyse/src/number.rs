@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use rtscope_model::time::Rounding;
+
 /// A count with a comma between thousands: `1,234,567`.
 #[must_use]
 pub fn grouped(count: u64) -> String {
@@ -18,11 +20,20 @@ pub fn grouped(count: u64) -> String {
 /// wider than that.
 #[must_use]
 pub fn us(ns: u64) -> String {
-    let tenths = ns.saturating_add(50) / 100;
-    if tenths < 10_000 {
-        format!("{}.{}", tenths / 10, tenths % 10)
-    } else {
-        grouped(ns.saturating_add(500) / 1_000)
+    us_rounded(ns, Rounding::Nearest)
+}
+
+/// The same, rounded this way: the ends of an interval are rounded outwards.
+#[must_use]
+pub fn us_rounded(ns: u64, rounding: Rounding) -> String {
+    let in_steps_of = |step_ns: u64| match rounding {
+        Rounding::Down => ns / step_ns,
+        Rounding::Nearest => ns.saturating_add(step_ns / 2) / step_ns,
+        Rounding::Up => ns.div_ceil(step_ns),
+    };
+    match in_steps_of(100) {
+        tenths @ 0..10_000 => format!("{}.{}", tenths / 10, tenths % 10),
+        _ => grouped(in_steps_of(1_000)),
     }
 }
 
@@ -36,11 +47,26 @@ pub fn exact_us(ns: u64) -> String {
 /// A rate with three digits: `0.012`, `12.3`, `12,345`.
 #[must_use]
 pub fn per_second(rate: f64) -> String {
-    match rate {
-        r if r >= 99.95 => grouped(r.round() as u64),
-        r if r >= 9.995 => format!("{r:.1}"),
-        r if r >= 0.9995 => format!("{r:.2}"),
-        r => format!("{r:.3}"),
+    per_second_rounded(rate, Rounding::Nearest)
+}
+
+/// The same, rounded this way: the ends of an interval are rounded outwards.
+#[must_use]
+pub fn per_second_rounded(rate: f64, rounding: Rounding) -> String {
+    let (decimals, steps) = match rate {
+        r if r >= 99.95 => (0, 1.0),
+        r if r >= 9.995 => (1, 10.0),
+        r if r >= 0.9995 => (2, 100.0),
+        _ => (3, 1_000.0),
+    };
+    let rounded = match rounding {
+        Rounding::Down => (rate * steps).floor() / steps,
+        Rounding::Nearest => rate,
+        Rounding::Up => (rate * steps).ceil() / steps,
+    };
+    match decimals {
+        0 => grouped(rounded.round() as u64),
+        _ => format!("{rounded:.decimals$}"),
     }
 }
 
@@ -100,6 +126,12 @@ mod tests {
         assert_eq!([7, 1_234_567].map(exact_us), ["0.007 us", "1,234.567 us"]);
         let rates = [0.0, 0.0123, 1.0, 12.34, 99.96, 12_345.6].map(per_second);
         assert_eq!(rates, ["0.000", "0.012", "1.00", "12.3", "100", "12,346"]);
+        let ends = [Rounding::Down, Rounding::Nearest, Rounding::Up];
+        assert_eq!(ends.map(|end| us_rounded(1_249, end)), ["1.2", "1.2", "1.3"]);
+        assert_eq!(ends.map(|end| us_rounded(999_999, end)), ["999.9", "1,000", "1,000"]);
+        assert_eq!(ends.map(|end| per_second_rounded(12.34, end)), ["12.3", "12.3", "12.4"]);
+        assert_eq!(ends.map(|end| per_second_rounded(0.0004, end)), ["0.000", "0.000", "0.001"]);
+        assert_eq!(ends.map(|end| per_second_rounded(99.96, end)), ["99", "100", "100"]);
         assert_eq!([counted(1, "thread"), counted(2_000, "sample")], ["1 thread", "2,000 samples"]);
     }
 }

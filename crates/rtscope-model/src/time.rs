@@ -8,6 +8,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
+/// Which way a figure is rounded to the digits that are shown. An upper bound that was rounded down would say more
+/// than what was computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    Down,
+    Nearest,
+    Up,
+}
+
 /// Units in which a duration may be written, longest suffix first so that `ms` is not read as `s`.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
@@ -50,32 +59,40 @@ impl Nanos {
     pub fn scaled(self, factor: f64) -> Nanos {
         Nanos((self.0 as f64 * factor).round() as u64)
     }
-}
 
-impl fmt::Display for Nanos {
-    /// In the largest unit that keeps it readable: `850 ns`, `12.3 us`, `4.56 ms`, `1 min 30 s`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0 {
+    /// In the largest unit that keeps it readable: `850 ns`, `12.3 us`, `4.56 ms`, `1 min 30 s`. From a minute on,
+    /// seconds that have begun count only where it is rounded up.
+    #[must_use]
+    pub fn rounded(self, rounding: Rounding) -> String {
+        let in_unit = |unit: u64| significant(self.0, unit, rounding);
+        match self.0 {
             n @ 0..1_000 => format!("{n} ns"),
-            n @ 1_000..1_000_000 => format!("{} us", significant(n as f64 / 1e3)),
-            n @ 1_000_000..1_000_000_000 => format!("{} ms", significant(n as f64 / 1e6)),
-            n @ 1_000_000_000..60_000_000_000 => format!("{} s", significant(n as f64 / 1e9)),
+            1_000..1_000_000 => format!("{} us", in_unit(1_000)),
+            1_000_000..1_000_000_000 => format!("{} ms", in_unit(1_000_000)),
+            1_000_000_000..60_000_000_000 => format!("{} s", in_unit(1_000_000_000)),
+            n if rounding == Rounding::Up => long_duration(n.div_ceil(1_000_000_000)),
             n => long_duration(n / 1_000_000_000),
-        };
-        f.pad(&text)
+        }
     }
 }
 
-/// Up to two decimals, without trailing zeros.
-fn significant(value: f64) -> String {
-    let decimals = if value < 10.0 {
-        2
-    } else if value < 1000.0 {
-        1
-    } else {
-        0
+impl fmt::Display for Nanos {
+    /// [`rounded`](Nanos::rounded) to the nearest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.rounded(Rounding::Nearest))
+    }
+}
+
+/// So many nanoseconds in a unit of at least a hundred: up to two decimals, without trailing zeros.
+fn significant(ns: u64, unit_ns: u64, rounding: Rounding) -> String {
+    let (decimals, of_unit) = if ns < 10 * unit_ns { (2, 100) } else { (1, 10) };
+    let step_ns = unit_ns / of_unit;
+    let steps = match rounding {
+        Rounding::Down => ns / step_ns,
+        Rounding::Nearest => (ns + step_ns / 2) / step_ns,
+        Rounding::Up => ns.div_ceil(step_ns),
     };
-    let text = format!("{value:.decimals$}");
+    let text = format!("{:.decimals$}", steps as f64 / of_unit as f64);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
@@ -203,5 +220,17 @@ mod tests {
         assert_eq!(show(200_000), "200 us");
         assert_eq!(show(4_560_000), "4.56 ms");
         assert_eq!(show(90_000_000_000), "1 min 30 s");
+        assert_eq!([show(9_996), show(999_960)], ["10 us", "1000 us"]);
+    }
+
+    #[test]
+    fn a_bound_is_rounded_to_the_side_that_says_less() {
+        let ends = [Rounding::Down, Rounding::Up];
+        let shown = |ns| ends.map(|end| Nanos(ns).rounded(end));
+        assert_eq!(shown(12_345), ["12.3 us", "12.4 us"]);
+        assert_eq!(shown(9_991), ["9.99 us", "10 us"]);
+        assert_eq!(shown(200_000), ["200 us", "200 us"]);
+        assert_eq!(shown(59_960_000_000), ["59.9 s", "60 s"]);
+        assert_eq!(shown(90_000_000_001), ["1 min 30 s", "1 min 31 s"]);
     }
 }

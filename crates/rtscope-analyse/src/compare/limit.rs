@@ -3,7 +3,7 @@
 //! An import may hold latencies without a bucket: where one of them may lie on either side of the
 //! limit, how often it was reached is not known. It is then said how often at least.
 
-use rtscope_model::time::Nanos;
+use rtscope_model::time::{Nanos, Rounding};
 use serde::Serialize;
 
 use super::{
@@ -221,20 +221,21 @@ pub(crate) fn counted(count: Option<u64>, surely: u64, of: u64) -> String {
 impl ShareRatio {
     /// The ratio in short: `0.33 times`, `at most 0.33 times`.
     pub(super) fn times(&self) -> String {
-        let times = |ratio: f64| format!("{} times", times(ratio));
+        let times = |ratio: f64, rounding| format!("{} times", times(ratio, rounding));
         match (self.ratio, self.high) {
-            (Some(ratio), _) if ratio > 0.0 => times(ratio),
-            (Some(_), Some(high)) => format!("at most {}", times(high)),
-            _ => format!("at least {}", times(self.low)),
+            (Some(ratio), _) if ratio > 0.0 => times(ratio, Rounding::Nearest),
+            (Some(_), Some(high)) => format!("at most {}", times(high, Rounding::Up)),
+            _ => format!("at least {}", times(self.low, Rounding::Down)),
         }
     }
 
     /// The ratio with its interval, and whether it may be chance.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let high = self.high.map_or_else(|| "no bound".to_owned(), times);
+        let high = self.high.map(|high| times(high, Rounding::Up));
+        let high = high.unwrap_or_else(|| "no bound".to_owned());
+        let low = times(self.low, Rounding::Down);
         if !self.chance.is_different() {
-            let low = times(self.low);
             let alone = self.low > 1.0 || self.high.is_some_and(|high| high < 1.0);
             return match alone {
                 false => format!(
@@ -248,21 +249,30 @@ impl ShareRatio {
         }
         match self.ratio {
             Some(ratio) if ratio > 0.0 => format!(
-                "B's share is {} times A's, at 95 % {} to {high} times",
-                times(ratio),
-                times(self.low)
+                "B's share is {} times A's, at 95 % {low} to {high} times",
+                times(ratio, Rounding::Nearest),
             ),
             Some(_) => format!("at 95 % B's share is at most {high} times A's"),
-            None => format!("at 95 % B's share is at least {} times A's", times(self.low)),
+            None => format!("at 95 % B's share is at least {low} times A's"),
         }
     }
 }
 
-fn times(ratio: f64) -> String {
+fn times(ratio: f64, rounding: Rounding) -> String {
+    let step = match ratio {
+        0.0 => return "0".to_owned(),
+        r if r >= 99.5 => 1.0,
+        r if r >= 0.01 => 0.01,
+        r => 10f64.powf(r.log10().floor() - 1.0),
+    };
+    let rounded = match rounding {
+        Rounding::Down => (ratio / step).floor() * step,
+        Rounding::Nearest => ratio,
+        Rounding::Up => (ratio / step).ceil() * step,
+    };
     match ratio {
-        r if r >= 99.5 => grouped(r.round() as u64),
-        r if r >= 0.01 => format!("{r:.2}"),
-        0.0 => "0".to_owned(),
-        r => format!("{r:.1e}"),
+        r if r >= 99.5 => grouped(rounded.round() as u64),
+        r if r >= 0.01 => format!("{rounded:.2}"),
+        _ => format!("{rounded:.1e}"),
     }
 }

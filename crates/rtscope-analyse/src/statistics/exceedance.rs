@@ -14,7 +14,10 @@
 //! What it can't show: anything that did not happen while it was observed. A disturbance that comes
 //! once a day is not in a run of ten minutes, and no statistic can put it there.
 
-use rtscope_model::{histogram::Histogram, time::Nanos};
+use rtscope_model::{
+    histogram::Histogram,
+    time::{Nanos, Rounding},
+};
 use serde::Serialize;
 
 use super::dependence::{Blocks, Dependence, EVENTS_KNOWN, IntervalRefusal};
@@ -172,7 +175,7 @@ impl Exceedance {
             n => (format!("{wall} on {n} threads"), " on each thread"),
         };
         if self.at_most == 0 {
-            let once = at_most_once_in(watch.wall_ns);
+            let once = at_most_once_in(watch.wall_ns).rounded(Rounding::Down);
             let event = if watch.threads > 1 {
                 ", where an event that hits all threads counts as one"
             } else {
@@ -188,39 +191,54 @@ impl Exceedance {
             true => grouped(self.at_most),
             false => format!("{} to {}", grouped(self.surely), grouped(self.at_most)),
         };
-        // The ends of an interval are said as the figure is.
+        // The ends of an interval are said as the figure is, and rounded outwards.
         let said = if self.per_second < 1.0 { once_in } else { a_second };
+        let at_most = said(self.per_second, Rounding::Nearest);
+        let figure = match self.surely {
+            surely if surely == self.at_most => at_most,
+            0 => format!("at most {at_most}"),
+            surely => {
+                let share = surely as f64 / self.at_most as f64;
+                format!("{} to {at_most}", said(self.per_second * share, Rounding::Nearest))
+            }
+        };
         let interval = match (self.interval, self.dependence) {
             (Some(ends), _) => format!(
                 ", 95 % interval {} to {}",
-                said(ends.per_second_low),
-                said(ends.per_second_high)
+                said(ends.per_second_low, Rounding::Down),
+                said(ends.per_second_high, Rounding::Up)
             ),
             (None, Err(refusal)) => format!(" (no interval: {refusal})"),
             (None, Ok(_)) => String::new(),
         };
         format!(
-            "{count} of {} latencies {were} {limit} or more in {observed}: {}{whose}{interval}",
+            "{count} of {} latencies {were} {limit} or more in {observed}: {figure}{whose}{interval}",
             grouped(self.of),
-            rate(self.per_second),
         )
     }
 }
 
 /// A rate that can be pictured: `12.3 a second`, `once in 3 min 20 s`.
-pub(crate) fn rate(per_second: f64) -> String {
-    if per_second < 1.0 { once_in(per_second) } else { a_second(per_second) }
+pub(crate) fn rate(per_second: f64, rounding: Rounding) -> String {
+    let said = if per_second < 1.0 { once_in } else { a_second };
+    said(per_second, rounding)
 }
 
-fn a_second(per_second: f64) -> String {
-    format!("{} a second", number::per_second(per_second))
+fn a_second(per_second: f64, rounding: Rounding) -> String {
+    format!("{} a second", number::per_second_rounded(per_second, rounding))
 }
 
-fn once_in(per_second: f64) -> String {
-    match per_second {
-        r if r > 0.0 => format!("once in {}", Nanos::from_secs(1).scaled(1.0 / r)),
-        _ => "never".to_owned(),
+/// The longer the time, the lower the rate.
+fn once_in(per_second: f64, rounding: Rounding) -> String {
+    if per_second <= 0.0 {
+        return "never".to_owned();
     }
+    let rounding = match rounding {
+        Rounding::Down => Rounding::Up,
+        Rounding::Nearest => Rounding::Nearest,
+        Rounding::Up => Rounding::Down,
+    };
+    format!("once in {}", Nanos::from_secs(1).scaled(1.0 / per_second).rounded(rounding))
 }
 
 /// Limits in steps of 1, 2 and 5 times a power of ten, in nanoseconds and at least 1 us, from the
@@ -325,7 +343,7 @@ mod tests {
         };
         assert_eq!(
             say(&[&[5]], 20, 2),
-            "no latency of 200us or more in 20 s on 2 threads: with 95 % confidence at most once in 6.68 s, \
+            "no latency of 200us or more in 20 s on 2 threads: with 95 % confidence at most once in 6.67 s, \
              where an event that hits all threads counts as one"
         );
         assert_eq!(
@@ -341,12 +359,25 @@ mod tests {
         ten[3] = &[5, 200, 5];
         assert_eq!(
             say(&ten, 10, 1),
-            "1 of 30 latencies was 200us or more in 10 s: once in 10 s, 95 % interval once in 6 min 34 s to \
+            "1 of 30 latencies was 200us or more in 10 s: once in 10 s, 95 % interval once in 6 min 35 s to \
              once in 1.2 s"
         );
-        assert_eq!(rate(1_234.5), "1,235 a second");
-        assert_eq!(rate(0.0), "never");
-        assert_eq!(rate(1.0), "1.00 a second");
+        let ends = [Rounding::Down, Rounding::Nearest, Rounding::Up];
+        let shown = |per_second| ends.map(|end| rate(per_second, end));
+        assert_eq!(shown(1_234.6), ["1,234 a second", "1,235 a second", "1,235 a second"]);
+        assert_eq!(shown(0.0), ["never"; 3]);
+        assert_eq!(shown(1.0), ["1.00 a second"; 3]);
+        // The longer the time, the lower the rate.
+        assert_eq!(shown(1.0 / 8.125), ["once in 8.13 s", "once in 8.13 s", "once in 8.12 s"]);
+    }
+
+    #[test]
+    fn a_limit_inside_a_bucket_leaves_the_rate_open() {
+        let (watch, found) = seen(&[&[5, 50_000, 60_000]], 50_000_500, 10, 1);
+        let both = found.expect("observed").sentence(watch);
+        let words =
+            "1 to 2 of 3 latencies were 50000.5us or more in 10 s: once in 10 s to once in 5 s (";
+        assert!(both.starts_with(words), "{both}");
     }
 
     #[test]

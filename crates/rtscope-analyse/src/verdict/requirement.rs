@@ -18,7 +18,7 @@ use rtscope_model::{
     frames::Frames,
     plan::{Overrun, Sampler, Sleep},
     record::Record,
-    time::Nanos,
+    time::{Nanos, Rounding},
     verdict::{Requirement, Statistic, Verdict},
 };
 
@@ -171,7 +171,9 @@ fn mean(row: &FigureRow, limit_ns: u64) -> Option<Answer> {
     } else {
         (Verdict::Inconclusive, INSIDE)
     };
-    let interval = format!("95 % interval {} to {}", latency(low_ns), latency(high_ns));
+    let low = Nanos(low_ns.floor() as u64).rounded(Rounding::Down);
+    let high = Nanos(high_ns.ceil() as u64).rounded(Rounding::Up);
+    let interval = format!("95 % interval {low} to {high}");
     Some((verdict, format!("{value}, {interval}{open}")))
 }
 
@@ -284,8 +286,8 @@ const INSIDE: &str = ": the limit lies inside this interval, so measure longer";
 const LONGER: &str = ", so measure longer";
 
 fn interval(found: &Quantile) -> String {
-    let end = |ns: Option<u64>| ns.map(|ns| Nanos(ns).to_string());
-    match (end(found.low_ns), end(found.high_ns)) {
+    let end = |ns: Option<u64>, rounding| ns.map(|ns| Nanos(ns).rounded(rounding));
+    match (end(found.low_ns, Rounding::Down), end(found.high_ns, Rounding::Up)) {
         (Some(low), Some(high)) => format!("95 % interval {low} to {high}"),
         (Some(low), None) => format!("with 95 % confidence at least {low}"),
         (None, Some(high)) => format!("with 95 % confidence at most {high}"),
@@ -340,14 +342,14 @@ mod tests {
             &latencies,
             Verdict::Pass,
             "the maximum is 80.001 us; no latency of 80.002us or more in 10 s: with 95 % confidence at \
-             most once in 3.34 s",
+             most once in 3.33 s",
         );
         check(
             "max < 80001ns",
             &latencies,
             Verdict::Fail,
             "the maximum is 80.001 us; 1 of 10,000 latencies was 80.001us or more in 10 s: once in \
-             10 s, 95 % interval once in 6 min 34 s to once in 853.6 ms",
+             10 s, 95 % interval once in 6 min 35 s to once in 853.5 ms",
         );
     }
 
@@ -432,7 +434,7 @@ mod tests {
     #[test]
     fn a_mean_is_judged_by_its_interval() {
         let latencies = [vec![10_000; 500], vec![20_000; 500]].concat().repeat(10);
-        let mean = "the mean of 10,000 latencies is 15 us, 95 % interval 14.9 us to 15.1 us";
+        let mean = "the mean of 10,000 latencies is 15 us, 95 % interval 14.8 us to 15.2 us";
         check("mean < 15200ns", &latencies, Verdict::Pass, mean);
         check("mean < 14800ns", &latencies, Verdict::Fail, mean);
         let open = format!("{mean}: the limit lies inside this interval, so measure longer");

@@ -1,10 +1,10 @@
 //! The figures of each phase and thread, measured and corrected.
 
-use rtscope_model::{event::EndReason, histogram::Histogram, verdict::Statistic};
+use rtscope_model::{event::EndReason, histogram::Histogram, time::Rounding, verdict::Statistic};
 
 use crate::{
     judgement::{CellSummary, FigureRow, Judgement},
-    number::{grouped, us},
+    number::{grouped, us, us_rounded},
     plot::words::{cut, time},
     statistics::quantile::{self, LADDER, Quantile},
 };
@@ -215,10 +215,12 @@ impl Figure {
 }
 
 fn interval(quantile: &Quantile) -> String {
-    match (quantile.low_ns, quantile.high_ns) {
-        (Some(low), Some(high)) => format!("{}\u{2013}{}", us(low), us(high)),
-        (Some(low), None) => format!("from {}", us(low)),
-        (None, Some(high)) => format!("up to {}", us(high)),
+    let low = quantile.low_ns.map(|ns| us_rounded(ns, Rounding::Down));
+    let high = quantile.high_ns.map(|ns| us_rounded(ns, Rounding::Up));
+    match (low, high) {
+        (Some(low), Some(high)) => format!("{low}\u{2013}{high}"),
+        (Some(low), None) => format!("from {low}"),
+        (None, Some(high)) => format!("up to {high}"),
         (None, None) => String::new(),
     }
 }

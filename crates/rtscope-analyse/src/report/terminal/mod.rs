@@ -345,11 +345,11 @@ load = ["message groups=1"]
 
         Verdict: PASS
           - rest, max < 200us: the maximum is 21.500 us; no latency of 200us or more in 4 s on 2
-            threads: with 95 % confidence at most once in 1.34 s, where an event that hits all
+            threads: with 95 % confidence at most once in 1.33 s, where an event that hits all
             threads counts as one
           - rest, missed = 0: none of 8,000 activations was missed
           - messages, max < 200us: the maximum is 93.210 us; no latency of 200us or more in 4 s on
-            2 threads: with 95 % confidence at most once in 1.34 s, where an event that hits all
+            2 threads: with 95 % confidence at most once in 1.33 s, where an event that hits all
             threads counts as one
           - messages, missed = 0: none of 8,000 activations was missed
 
@@ -400,8 +400,8 @@ load = ["message groups=1"]
 
         Verdict: FAIL
           - messages, max < 50us: the maximum is 93.210 us; 1 of 8,000 latencies was 50us or more
-            in 4 s on 2 threads: once in 8 s on each thread, 95 % interval once in 5 min 15 s to
-            once in 403.7 ms
+            in 4 s on 2 threads: once in 8 s on each thread, 95 % interval once in 5 min 16 s to
+            once in 403.6 ms
 
         Next: find out what was in the way of the late wake-ups of messages. The worst was
               93.210 us in messages, CPU 1. As root:
@@ -488,8 +488,8 @@ load = ["message groups=1"]
             in 1 s on 2 threads: once in 1 s on each thread (no interval: only a phase of at least
             2 s shows whether late wake-ups come in clusters)
           - load 2, max < 1ms: the maximum is 2,000.600 us; 1 of 1,003 latencies was 1ms or more
-            in 1 s on 2 threads: once in 1 s on each thread (no interval: only a phase of at least
-            2 s shows whether late wake-ups come in clusters)
+            in 1 s on 2 threads: once in 1.01 s on each thread (no interval: only a phase of at
+            least 2 s shows whether late wake-ups come in clusters)
           - load 3, max < 1ms: the maximum is 3,000.900 us; 1 of 1,003 latencies was 1ms or more
             in 1 s on 2 threads: once in 1.01 s on each thread (no interval: only a phase of at
             least 2 s shows whether late wake-ups come in clusters)

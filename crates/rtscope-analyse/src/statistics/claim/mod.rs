@@ -30,7 +30,7 @@ use rtscope_model::{
     histogram::{Histogram, Layout},
     record::Record,
     slice::Slice,
-    time::Nanos,
+    time::{Nanos, Rounding},
     verdict::Verdict,
 };
 use serde::Serialize;
@@ -323,7 +323,7 @@ impl Claim {
                 format!("backed at 95 %: {}; {needed} are enough", seen())
             }
             Verdict::Fail => {
-                let rate = exceedance::rate(self.per_second_low);
+                let rate = exceedance::rate(self.per_second_low, Rounding::Down);
                 format!("refuted at 95 %: {}, so events come at least {rate}", seen())
             }
             _ => format!("still open: {}", self.missing()),

@@ -19,7 +19,7 @@ mod pareto;
 use rtscope_model::{
     histogram::{Histogram, Layout},
     slice::Slice,
-    time::Nanos,
+    time::{Nanos, Rounding},
 };
 use serde::Serialize;
 
@@ -471,16 +471,16 @@ impl Tail {
 
 impl Fit {
     fn sentence(&self, name: &str) -> String {
-        let end = |end: Option<u64>| {
-            end.map_or_else(|| "no bound".to_owned(), |ns| Nanos(ns).to_string())
+        let end = |end: Option<u64>, rounding| {
+            end.map_or_else(|| "no bound".to_owned(), |ns| Nanos(ns).rounded(rounding))
         };
         let level = |level: &ReturnLevel| {
             format!(
                 "{} once in {} (95 %: {} to {})",
                 Nanos(level.level_ns),
                 Nanos(level.period_ns),
-                end(level.low_ns),
-                end(level.high_ns)
+                end(level.low_ns, Rounding::Down),
+                end(level.high_ns, Rounding::Up)
             )
         };
         let levels: Vec<String> = self.levels.iter().map(level).collect();
