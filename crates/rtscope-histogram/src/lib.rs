@@ -293,6 +293,22 @@ impl Histogram {
         placed.fold(self.unplaced.count, u64::saturating_add)
     }
 
+    /// Whether minimum, maximum and sum can be those of latencies in these buckets. Latencies without a bucket may
+    /// have any.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        let ends = self.counts.first_key_value().zip(self.counts.last_key_value());
+        let Some(((&lowest, _), (&highest, _))) = ends.filter(|_| self.unplaced.is_empty()) else {
+            return true;
+        };
+        let is_at =
+            |index, ns| (self.layout.lower_ns(index)..=self.layout.upper_ns(index)).contains(&ns);
+        let of_all = |ns: u64| u128::from(ns) * u128::from(self.count);
+        is_at(lowest, self.min_ns)
+            && is_at(highest, self.max_ns)
+            && (of_all(self.min_ns)..=of_all(self.max_ns)).contains(&self.sum_ns)
+    }
+
     /// Latencies that are counted but in no bucket.
     #[must_use]
     pub fn unplaced(&self) -> Unplaced {
@@ -444,6 +460,21 @@ mod tests {
         assert_eq!((histogram.count(), histogram.overflow()), (5, 3));
         assert_eq!(histogram.max_ns(), Some(1_000_000_000));
         assert_eq!(histogram.at_or_above(900_000), (2, 2));
+    }
+
+    #[test]
+    fn extremes_and_sum_are_held_to_the_buckets() {
+        let bins = [(5, 90), (7, 10)];
+        let is_consistent = |min_ns, max_ns, sum_ns| {
+            let mut histogram = Histogram::new(Layout { unit_ns: 1_000, exact: 100 });
+            histogram.add(&bins, min_ns, max_ns, sum_ns);
+            histogram.is_consistent()
+        };
+        assert!(is_consistent(5_000, 7_999, 550_000) && is_consistent(5_999, 7_000, 600_000));
+        assert!(!is_consistent(4_999, 7_999, 550_000) && !is_consistent(6_000, 7_999, 650_000));
+        assert!(!is_consistent(5_000, 6_999, 550_000) && !is_consistent(5_000, 8_000, 550_000));
+        assert!(!is_consistent(5_000, 7_999, 499_999) && !is_consistent(5_000, 7_999, 799_901));
+        assert!(Histogram::new(Layout::default()).is_consistent());
     }
 
     #[test]

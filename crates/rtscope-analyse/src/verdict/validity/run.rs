@@ -45,12 +45,13 @@ fn is_reached(scene: &Scene, of: &CellSummary) -> bool {
     })
 }
 
-/// planned = recorded + missed, and recorded = what is in the histogram, for each thread and cell.
+/// planned = recorded + missed, recorded = what is in the histogram, and the extremes and the sum can be those of its
+/// latencies, for each thread and cell. An import has the figures that its file has.
 pub(super) fn accounting(scene: &Scene) -> Option<Finding> {
     let wrong = |row: &&FigureRow| {
         row.planned != row.recorded + row.missed || row.recorded != row.histogram.count()
     };
-    let places = listed(scene.cells.iter().flat_map(|cell| {
+    let sums = listed(scene.cells.iter().flat_map(|cell| {
         cell.threads.iter().filter(wrong).map(|row| {
             format!(
                 "{} on {} ({} planned, {} recorded, {} missed, {} in the histogram)",
@@ -62,8 +63,19 @@ pub(super) fn accounting(scene: &Scene) -> Option<Finding> {
                 row.histogram.count()
             )
         })
-    }))?;
-    let text = format!("planned = recorded + missed does not hold in: {places}");
+    }));
+    let measured = scene.cells.iter().filter(|cell| scene.record.origin_of(cell.cell).is_none());
+    let contradictions = listed(measured.flat_map(|cell| {
+        let wrong = cell.threads.iter().filter(|row| !row.histogram.is_consistent());
+        wrong.map(|row| format!("{} on {}", cell.name, row.label))
+    }));
+    let text = match (sums, contradictions) {
+        (Some(places), _) => format!("planned = recorded + missed does not hold in: {places}"),
+        (None, places) => format!(
+            "the minimum, the maximum or the mean can't be that of the latencies in the histogram in: {}",
+            places?
+        ),
+    };
     Some(Finding::new("accounting", Weight::Invalidates, text))
 }
 
@@ -181,6 +193,13 @@ mod tests {
         let mut run = good();
         run.slices[1].bins[0].1 -= 1;
         only(&run, "accounting", Weight::Invalidates);
+        // No latency is in the bucket of such a maximum.
+        let mut run = good();
+        run.slices[1].max_ns += 500_000;
+        assert_eq!(
+            only(&run, "accounting", Weight::Invalidates),
+            "the minimum, the maximum or the mean can't be that of the latencies in the histogram in: rest on CPU 0"
+        );
     }
 
     #[test]
