@@ -80,7 +80,7 @@ const SLOW: [&str; 4] = [
 ];
 
 /// Seconds that the tests may take. A mutant may loop for ever.
-const TEST_SECONDS: &str = "180";
+const TEST_SECONDS: &str = "60";
 
 /// How long the slow tests may take with the build of a mutant, which may loop for ever.
 const SLOW_LIMIT: Duration = Duration::from_secs(300);

@@ -48,6 +48,11 @@ fn usable_columns(found: u16) -> usize {
     if found == 0 { 80 } else { usize::from(found) }
 }
 
+/// How wide the user wants what goes to a file or to another program: `COLUMNS`, as `ls` and `man` read it.
+fn asked_columns() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
+}
+
 /// Writes a document as it is to standard output.
 pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
@@ -61,7 +66,8 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
 /// How standard output shows text.
 pub(crate) fn style() -> Style {
     let colour = has_attributes(&io::stdout());
-    Style { width: columns(&io::stdout()).unwrap_or(100), colour }
+    let width = columns(&io::stdout()).or_else(asked_columns);
+    Style { width: width.unwrap_or(100), colour }
 }
 
 /// Writes one line to standard error. Nobody to read it is no error, here and below.

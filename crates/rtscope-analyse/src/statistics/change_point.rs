@@ -264,4 +264,12 @@ mod tests {
         assert!(refused.to_string().contains("60,000 to 600,000 wake-ups"), "{refused}");
         assert_eq!(of_maxima(&step(20), &[60_000; 20]).map(|found| found.len()), Ok(1));
     }
+
+    #[test]
+    fn a_series_that_rises_steadily_repeats_itself() {
+        // By hand: the ranks less their mean are -1.5, -0.5, 0.5, 1.5; 1.25 of 5 is a correlation of a quarter.
+        assert!((repetition(&[1.0, 2.0, 3.0, 4.0], &[]) - 1.25 / 0.75).abs() < 1e-12);
+        assert_eq!(repetition(&[1.0, 1.0, 5.0, 5.0], &[2]), 1.0);
+        assert_eq!([median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])], [2.0, 2.5]);
+    }
 }

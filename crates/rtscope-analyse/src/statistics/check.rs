@@ -528,4 +528,22 @@ mod tests {
         assert_eq!(rhythm(&thread.events), None);
         assert_eq!(rhythm(&[]), None);
     }
+
+    #[test]
+    fn even_steps_decide_before_how_the_sleep_was_asked_for() {
+        let one = WatchedActivation {
+            programmed_ns: 0,
+            start_ns: 0,
+            run_ns: 0,
+            has_switches: false,
+            slept_ns: 0,
+            relative: true,
+            wall_clock: false,
+        };
+        // Spreads of 2 us and 20 us: both are even only within 1 us.
+        let (even, uneven) = ([0, 2_000, 4_000], [0, 20_000, 40_000]);
+        assert_eq!(how(&[one], &even, &uneven), SleepForm::Until);
+        assert_eq!(how(&[one], &uneven, &even), SleepForm::For);
+        assert_eq!(how(&[one], &even, &even), SleepForm::For);
+    }
 }

@@ -192,7 +192,7 @@ impl Exceedance {
             false => format!("{} to {}", grouped(self.surely), grouped(self.at_most)),
         };
         // The ends of an interval are said as the figure is, and rounded outwards.
-        let said = if self.per_second < 1.0 { once_in } else { a_second };
+        let said = form(self.per_second);
         let at_most = said(self.per_second, Rounding::Nearest);
         let figure = match self.surely {
             surely if surely == self.at_most => at_most,
@@ -220,8 +220,11 @@ impl Exceedance {
 
 /// A rate that can be pictured: `12.3 a second`, `once in 3 min 20 s`.
 pub(crate) fn rate(per_second: f64, rounding: Rounding) -> String {
-    let said = if per_second < 1.0 { once_in } else { a_second };
-    said(per_second, rounding)
+    form(per_second)(per_second, rounding)
+}
+
+fn form(per_second: f64) -> fn(f64, Rounding) -> String {
+    if per_second < 1.0 { once_in } else { a_second }
 }
 
 fn a_second(per_second: f64, rounding: Rounding) -> String {
@@ -369,6 +372,30 @@ mod tests {
         assert_eq!(shown(1.0), ["1.00 a second"; 3]);
         // The longer the time, the lower the rate.
         assert_eq!(shown(1.0 / 8.125), ["once in 8.13 s", "once in 8.13 s", "once in 8.12 s"]);
+    }
+
+    #[test]
+    fn without_an_exceedance_there_is_an_upper_bound_alone() {
+        let (_, found) = seen(&[&[5], &[5], &[5]], 200_000, 20, 2);
+        let found = found.expect("observed");
+        assert_eq!(found.kind, IntervalKind::UpperBound);
+        let ends = found.interval.expect("a bound");
+        assert_eq!(ends.per_second_low, 0.0);
+        assert!((ends.per_second_high - 20f64.ln() / 20.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_expected_count_is_the_rate_by_the_time() {
+        let mut blocks = Blocks::new(Layout::default());
+        let mut ten = [&[5u64, 5, 5][..]; 10];
+        ten[3] = &[5, 200, 5];
+        for (second, values_us) in (0u64..).zip(ten) {
+            blocks.add(&slice_of(0, second, &histogram(values_us)));
+        }
+        let (low, high) = expected_in(&blocks, 1, 200_000, 1).expect("an interval");
+        let ends = seen(&ten, 200_000, 10, 1).1.and_then(|found| found.interval).expect("the same");
+        assert!((low / 10.0 - ends.per_second_low).abs() < 1e-12);
+        assert!((high / 10.0 - ends.per_second_high).abs() < 1e-12);
     }
 
     #[test]

@@ -268,4 +268,28 @@ mod tests {
         let one = find(&histogram([5_500]));
         assert_eq!((one.len(), one[0].peak_ns, one[0].count), (1, 5_500, 1));
     }
+
+    #[test]
+    fn classes_are_the_buckets_where_these_are_wide_and_the_last_has_no_end() {
+        let counts: Vec<f64> =
+            classes(&histogram([5_000, 6_000, 6_000])).iter().map(|class| class.count).collect();
+        assert_eq!(counts, [1.0, 2.0]);
+        let layout = Layout::default();
+        let last = layout.buckets() - 1;
+        assert_eq!(upper_edge(layout, last), layout.lower_ns(last) as f64 * 2.0);
+    }
+
+    #[test]
+    fn tops_and_valleys_are_where_the_density_says() {
+        let of = |counts: &[f64]| -> Vec<Class> {
+            let class = |(low, &count): (u32, &f64)| Class {
+                low_ns: f64::from(low),
+                high_ns: f64::from(low + 1),
+                count,
+            };
+            (0..).zip(counts).map(class).collect()
+        };
+        assert_eq!(local_maxima(&of(&[1.0, 3.0, 2.0, 1.0, 4.0])), [1, 4]);
+        assert_eq!(valley(&of(&[5.0, 1.0, 1.0, 1.0, 1.0, 5.0]), 0, 5), 3);
+    }
 }

@@ -25,6 +25,7 @@ use rtscope_model::{
     finding::{DAMAGE, Finding, Weight},
     printable::quoted,
     record::{PLAN_CHANGED, Record},
+    text::suggest,
     verdict::Verdict,
 };
 
@@ -78,7 +79,9 @@ fn findings(
     }
     let unused = accept.iter().filter(|code| findings.iter().all(|f| f.code != **code));
     let unused = unused.map(|code| {
-        let text = format!("{} was accepted, but nothing of that name was found", quoted(code));
+        let near = suggest(code, findings.iter().map(|finding| &*finding.code));
+        let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+        let text = format!("{} was accepted, but no finding has this code{near}", quoted(code));
         Finding::new("accept-unused", Weight::Note, text)
     });
     let damage = DAMAGE.iter().filter(|damage| findings.iter().any(|found| found.code == **damage));
@@ -216,6 +219,13 @@ mod tests {
         assert_eq!(accepted.findings[0].weight, Weight::Warning);
         assert!(accepted.findings[0].text.contains("accepted"));
         assert_eq!(accepted.findings[1].code, "accept-unused");
+        let mistyped = of(&run, &["page-fauts"]);
+        assert!(
+            mistyped
+                .findings
+                .iter()
+                .any(|found| found.text.ends_with("(did you mean page-faults?)"))
+        );
     }
 
     #[test]

@@ -7,7 +7,11 @@ use std::{
 
 use rtscope_analyse::report::{self, terminal};
 use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
-use rtscope_model::plan::Plan;
+use rtscope_model::{
+    finding::{Finding, Weight},
+    plan::Plan,
+    verdict::Verdict,
+};
 use rtscope_sampler::GuestExpiries;
 use rtscope_sys::tree::Tree;
 
@@ -187,9 +191,13 @@ fn print_result(args: &Args, judged: &JudgedRecord) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {
-        let findings = &judged.judgement.findings;
-        for left in findings.iter().filter(|finding| finding.code == tune::NOT_RESTORED) {
-            note!("rtscope: {}", left.line());
+        // A verdict has its reasons; figures without one must not look better than they are.
+        let has_no_verdict = judged.judgement.verdict == Verdict::Measured;
+        let is_told = |finding: &&Finding| {
+            finding.code == tune::NOT_RESTORED || has_no_verdict && finding.weight > Weight::Warning
+        };
+        for finding in judged.judgement.findings.iter().filter(is_told) {
+            note!("rtscope: {}", finding.line());
         }
         print_folded(&format!("{}\n", terminal::verdict_line(&judged.judgement)))
     } else {

@@ -13,7 +13,11 @@ use serde_json::Value;
 /// The program, in a folder of its own, without what the environment may add.
 pub(crate) fn rtscope(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rtscope"));
-    command.current_dir(folder).env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command
+        .current_dir(folder)
+        .env_remove("RUST_BACKTRACE")
+        .env_remove("COLUMNS")
+        .stdin(Stdio::null());
     command.envs([mark()]);
     command
 }

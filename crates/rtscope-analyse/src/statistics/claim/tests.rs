@@ -331,3 +331,20 @@ fn windows_between_two_wakeups_hold_no_exceedance() {
     assert!(claim.events_surely <= 1_000, "{claim:?}");
     assert_ne!(claim.verdict, Verdict::Fail);
 }
+
+/// By hand: "once in 2 s" has windows of 100 ms, so that a slice of 1 s lies in 10 of them, or touches 12.
+#[test]
+fn a_slice_that_is_late_throughout_has_an_event_in_each_of_its_windows() {
+    let mut late = slice(0, 0, &(0..SECOND_NS / INTERVAL_NS).collect::<Vec<u64>>());
+    late.min_ns = 250_000;
+    let mut throughout = watch(2, 1);
+    throughout.add(&late);
+    let known = throughout.windows.len() as u64;
+    assert_eq!((known, throughout.apart), (10, 2));
+    let mut unmeasured = watch(2, 1);
+    let mut slice = slice(0, 0, &[]);
+    slice.omitted = vec![(250, 100)];
+    slice.omitted_extent.max_ns = 250_000;
+    unmeasured.add(&slice);
+    assert_eq!((unmeasured.windows.len(), unmeasured.apart), (1, 11));
+}

@@ -207,3 +207,18 @@ fn few_late_wake_ups_are_judged_by_the_clusters_of_more() {
     assert_eq!(blocks.measured_with_wider(50_000), blocks.measured(50_000));
     assert_eq!(blocks.measured_with_wider(900_000), blocks.measured(900_000));
 }
+
+/// By hand: one tenth has half the latency of the others.
+#[test]
+fn an_excess_is_what_the_mean_has_more_than_the_quietest_tenth() {
+    let mut blocks = vec![(2.0, 20.0); 10];
+    blocks[3] = (2.0, 10.0);
+    assert!((excess(&blocks, 9.5) - 4.5).abs() < 1e-12);
+    assert_eq!(excess(&[(2.0, 20.0); 20], 10.0), 0.0);
+}
+
+#[test]
+fn the_share_of_one_slow_cosine_of_two_follows_the_arc_sine() {
+    let share = (std::f64::consts::FRAC_PI_2 * SLOW_BY_CHANCE).sin().powi(2);
+    assert!((slow_share(3) - share).abs() < 1e-9 && share > SLOW.0);
+}

@@ -229,3 +229,15 @@ fn left_out_periods_are_counted_and_few_activations_tell_little() {
 fn a_sleep_is_told_as_it_was_written() {
     assert_eq!([9_992_400.0, 3_300.0, 1_234_567.0].map(plain), [1e7, 3_300.0, 1_234_567.0]);
 }
+
+#[test]
+fn a_typical_step_is_the_median_and_the_variance_does_not_depend_on_the_start() {
+    assert_eq!(typical(&[0, 1, 3, 13, 23, 33]), Some(10.0));
+    assert_eq!(typical(&[7, 7, 7]), None);
+    let wakeups = program(Sleep::Absolute, latencies(3).take(400));
+    let at: Vec<u64> = wakeups.iter().map(|one| one.woke_ns).collect();
+    let later: Vec<u64> = at.iter().map(|at_ns| at_ns + 3_600_000 * MS).collect();
+    let numbers: Vec<u64> = (0..at.len() as u64).collect();
+    let ratio = |at: &[u64]| variance_ratio(at, &numbers).expect("enough activations").0;
+    assert!((ratio(&at) / ratio(&later) - 1.0).abs() < 1e-3);
+}

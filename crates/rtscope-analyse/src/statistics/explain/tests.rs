@@ -397,3 +397,25 @@ fn pieces_add_up_whatever_the_events_are() {
         let _ = pieces(Spike { returned_ns, ..spike });
     }
 }
+
+#[test]
+fn a_piece_keeps_its_place_and_takes_one_where_it_has_none() {
+    let piece = |place: Option<&str>, why| Piece {
+        kind: PieceKind::InterruptsOff,
+        name: "timer".to_owned(),
+        at_ns: 5,
+        ns: 10,
+        certainty: Certainty::Measured,
+        why,
+        place: place.map(str::to_owned),
+    };
+    for (own, other, place, why) in [
+        (Some("a"), Some("b"), Some("a"), "own"),
+        (None, Some("b"), Some("b"), "other"),
+        (None, None, None, "own"),
+    ] {
+        let mut sum = piece(own, "own");
+        sum.add(&Piece { at_ns: 3, ..piece(other, "other") });
+        assert_eq!((sum.place.as_deref(), sum.why, sum.at_ns, sum.ns), (place, why, 3, 20));
+    }
+}
