@@ -207,7 +207,8 @@ fn command(folder: &Path, scratch: &Path) -> Result<Command> {
         bail!("cargo-mutants is missing: run `cargo install cargo-mutants --locked`");
     }
     let mut command = cargo(folder);
-    command.args(["mutants", "--no-shuffle", "--colors", "never"]);
+    // In any order, so that those that were tested are a fair sample of all when it is stopped.
+    command.args(["mutants", "--shuffle", "--colors", "never"]);
     // Each has a copy of the folder. Half of a build is the work of one thread.
     command.arg("--jobs").arg(std::thread::available_parallelism()?.to_string());
     command.args(["--timeout", TEST_SECONDS, "--cargo-test-arg=--lib"]);
