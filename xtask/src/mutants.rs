@@ -70,8 +70,8 @@ proptest.workspace = true
 /// How long all mutants may take: thousands of builds.
 const LIMIT: Duration = Duration::from_secs(7 * 86_400);
 
-/// Tests that simulate for seconds in a build for tests: three quarters of all the time, and few mutants survive the
-/// others. So they run for the survivors alone.
+/// Tests that simulate for seconds in a build for tests: three quarters of all the time. So they run only for mutants
+/// that survive the others.
 const SLOW: [&str; 4] = [
     "extending_a_run_until_the_claim_holds_backs_few_false_claims",
     "the_body_of_a_distribution_is_not_taken_for_its_tail",
@@ -80,10 +80,13 @@ const SLOW: [&str; 4] = [
 ];
 
 /// Seconds that the tests may take. A mutant may loop for ever.
-const TEST_SECONDS: &str = "60";
+const TEST_SECONDS: &str = "120";
 
-/// How long the slow tests may take with the build of a mutant, which may loop for ever.
-const SLOW_LIMIT: Duration = Duration::from_secs(300);
+/// How long the slow tests may take. A mutant may loop for ever.
+const SLOW_LIMIT: Duration = Duration::from_secs(180);
+
+/// The first build has all dependencies.
+const BUILD_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 const PATCH_LIMIT: Duration = Duration::from_secs(60);
 
@@ -113,6 +116,34 @@ impl Mutants {
         }
     }
 
+    /// Sorts the missed anew by what the slow tests notice.
+    fn try_slow_tests(&mut self, folder: &Path, results: &Path) -> Result<()> {
+        let missed = std::mem::take(&mut self.missed);
+        if missed.is_empty() {
+            return Ok(());
+        }
+        if slow_tests(folder)? != Some(true) {
+            bail!("the slow tests fail without a change; see {}", folder.display());
+        }
+        for mutant in missed {
+            let diff = diff_of(results, &mutant)?;
+            patch(folder, &diff, "--forward")?;
+            let passed = slow_tests(folder);
+            patch(folder, &diff, "--reverse")?;
+            match passed? {
+                Some(true) => self.missed.push(mutant),
+                Some(false) => self.caught.push(mutant),
+                None => self.timeout.push(mutant),
+            }
+        }
+        for (file, mutants) in
+            [("caught", &self.caught), ("missed", &self.missed), ("timeout", &self.timeout)]
+        {
+            fs::write(results.join(file).with_extension("txt"), mutants.join("\n") + "\n")?;
+        }
+        Ok(())
+    }
+
     /// The share of mutants that a test notices, in percent: of those that compile. A test that doesn't come to its
     /// end has noticed.
     fn score(&self) -> Option<f64> {
@@ -127,6 +158,9 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     let scratch = crate::scratch()?;
     let folder = scratch.join("judge");
     judge(&folder)?;
+    if shell::find("patch").is_none() {
+        bail!("patch is missing: install it");
+    }
     let chosen = match words {
         [] => vec![],
         ["--list"] => vec!["--list"],
@@ -143,13 +177,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     // It fails where a mutant survives, and says so in its files.
     let finished = shell::logged(&mut quick, &scratch.join("mutants.log"), LIMIT)?;
     let mut found = Mutants::read(&scratch.join("mutants.out"));
-    for mutant in std::mem::take(&mut found.missed) {
-        let diff = diff_of(&scratch.join("mutants.out"), &mutant)?;
-        match is_noticed_by_slow_tests(&folder, &diff)? {
-            true => found.caught.push(mutant),
-            false => found.missed.push(mutant),
-        }
-    }
+    found.try_slow_tests(&folder, &scratch.join("mutants.out"))?;
     let Some(score) = found.score() else {
         bail!("no mutant was tested: {}", shell::last_lines(&finished.log, 20));
     };
@@ -175,21 +203,22 @@ fn diff_of(results: &Path, mutant: &str) -> Result<PathBuf> {
     Ok(results.join(below.with_context(|| format!("no change is known of {mutant}"))?))
 }
 
-/// Makes the change of a mutant, runs the slow tests, and takes the change back.
-///
-/// cargo-mutants can't be asked for this: its filter by name lets through all mutants without a field.
-fn is_noticed_by_slow_tests(folder: &Path, diff: &Path) -> Result<bool> {
-    let patch = |words: &[&str]| -> Result<()> {
-        let mut patch = Command::new("patch");
-        patch.args(["--strip=0", "--silent", "--directory"]).arg(folder).args(words);
-        shell::output(patch.arg("--input").arg(diff), PATCH_LIMIT).map(drop)
-    };
-    patch(&["--forward"])?;
+/// Makes the change of a mutant, or takes it back. cargo-mutants can't be asked to try some mutants again: its filter by
+/// name lets through all those without a field.
+fn patch(folder: &Path, diff: &Path, direction: &str) -> Result<()> {
+    let mut patch = Command::new("patch");
+    patch.args(["--strip=0", "--silent", direction, "--directory"]).arg(folder);
+    shell::output(patch.arg("--input").arg(diff), PATCH_LIMIT).map(drop)
+}
+
+/// Whether the slow tests pass; none if they don't end.
+fn slow_tests(folder: &Path) -> Result<Option<bool>> {
+    let mut build = cargo(folder);
+    shell::output(build.args(["test", "--lib", "--no-run", "--quiet"]), BUILD_LIMIT)?;
     let mut tests = cargo(folder);
     tests.args(["test", "--lib", "--"]).args(SLOW);
-    let finished = shell::logged(&mut tests, &folder.join("slow-tests.log"), SLOW_LIMIT);
-    patch(&["--reverse"])?;
-    Ok(!finished?.is_ok())
+    let finished = shell::logged(&mut tests, &folder.join("slow-tests.log"), SLOW_LIMIT)?;
+    Ok(finished.status.map(|status| status.success()))
 }
 
 /// cargo in the small workspace: what was built of it before is used again.

@@ -69,7 +69,7 @@ pub struct CellSummary {
     pub name: String,
     /// What the loads achieved.
     pub loads: Vec<LoadSummary>,
-    /// From its first to its last programmed expiry, on the wall, without the time that no slice covers.
+    /// From its first to its last programmed expiry, on the wall.
     pub duration_ns: u64,
     /// Why it ended; none when the record was cut short.
     pub ended: Option<EndReason>,
@@ -157,8 +157,7 @@ impl CellSummary {
     /// How long all threads together were watched.
     #[must_use]
     pub fn watch(&self) -> WatchedTime {
-        let threads = self.threads.len().max(1);
-        WatchedTime { exposure_ns: self.all.exposure_ns, wall_ns: self.duration_ns, threads }
+        WatchedTime::of_threads(self.threads.iter().map(|row| row.exposure_ns), self.duration_ns)
     }
 
     /// How much the wake-ups beyond p99 depend on each other.

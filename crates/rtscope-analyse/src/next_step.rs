@@ -301,7 +301,7 @@ fn ask(judgement: &Judgement) -> Option<NextStep> {
 fn longer(judgement: &Judgement) -> Option<NextStep> {
     let limits = judgement.outcomes.iter().filter(|o| o.requirement.statistic == Statistic::Max);
     let limit_ns = limits.map(|outcome| outcome.requirement.limit).min()?;
-    let shortest_ns = judgement.cells.iter().map(|cell| cell.duration_ns).min()?;
+    let shortest_ns = judgement.cells.iter().map(|cell| cell.watch().by_all_ns).min()?;
     let now = exceedance::at_most_once_in(shortest_ns);
     let once_in = CLAIMS.iter().find(|once_in| once_in.0 > 2 * now.0)?;
     let limit = Nanos(limit_ns).exact();

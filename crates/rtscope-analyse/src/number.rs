@@ -44,6 +44,9 @@ pub fn exact_us(ns: u64) -> String {
     format!("{}.{:03} us", grouped(ns / 1_000), ns % 1_000)
 }
 
+/// What a number that has few digits may be off as a float, in steps of its last digit.
+pub(crate) const EXACT: f64 = 1e-9;
+
 /// A rate with three digits: `0.012`, `12.3`, `12,345`.
 #[must_use]
 pub fn per_second(rate: f64) -> String {
@@ -53,21 +56,18 @@ pub fn per_second(rate: f64) -> String {
 /// The same, rounded this way: the ends of an interval are rounded outwards.
 #[must_use]
 pub fn per_second_rounded(rate: f64, rounding: Rounding) -> String {
-    let (decimals, steps) = match rate {
-        r if r >= 99.95 => (0, 1.0),
-        r if r >= 9.995 => (1, 10.0),
-        r if r >= 0.9995 => (2, 100.0),
-        _ => (3, 1_000.0),
+    let in_steps = |steps: f64| match rounding {
+        Rounding::Down => (rate * steps + EXACT).floor() / steps,
+        Rounding::Nearest => (rate * steps).round() / steps,
+        Rounding::Up => (rate * steps - EXACT).ceil() / steps,
     };
-    let rounded = match rounding {
-        Rounding::Down => (rate * steps).floor() / steps,
-        Rounding::Nearest => rate,
-        Rounding::Up => (rate * steps).ceil() / steps,
-    };
-    match decimals {
-        0 => grouped(rounded.round() as u64),
-        _ => format!("{rounded:.decimals$}"),
+    for (decimals, steps, below) in [(3, 1_000.0, 1.0), (2, 100.0, 10.0), (1, 10.0, 100.0)] {
+        let rounded = in_steps(steps);
+        if rounded < below {
+            return format!("{rounded:.decimals$}");
+        }
     }
+    grouped(in_steps(1.0) as u64)
 }
 
 /// A frequency in three digits.
@@ -130,8 +130,9 @@ mod tests {
         assert_eq!(ends.map(|end| us_rounded(1_249, end)), ["1.2", "1.2", "1.3"]);
         assert_eq!(ends.map(|end| us_rounded(999_999, end)), ["999.9", "1,000", "1,000"]);
         assert_eq!(ends.map(|end| per_second_rounded(12.34, end)), ["12.3", "12.3", "12.4"]);
+        assert_eq!(ends.map(|end| per_second_rounded(1.1, end)), ["1.10"; 3]);
         assert_eq!(ends.map(|end| per_second_rounded(0.0004, end)), ["0.000", "0.000", "0.001"]);
-        assert_eq!(ends.map(|end| per_second_rounded(99.96, end)), ["99", "100", "100"]);
+        assert_eq!(ends.map(|end| per_second_rounded(99.96, end)), ["99.9", "100", "100"]);
         assert_eq!([counted(1, "thread"), counted(2_000, "sample")], ["1 thread", "2,000 samples"]);
     }
 }

@@ -303,10 +303,17 @@ impl Histogram {
         };
         let is_at =
             |index, ns| (self.layout.lower_ns(index)..=self.layout.upper_ns(index)).contains(&ns);
-        let of_all = |ns: u64| u128::from(ns) * u128::from(self.count);
+        // Each latency is in its bucket, and between the extremes.
+        let sum_of = |bound: &dyn Fn(u32) -> u64| {
+            let of_bucket =
+                |(&index, &count): (&u32, &u64)| u128::from(bound(index)) * u128::from(count);
+            self.counts.iter().map(of_bucket).fold(0, u128::saturating_add)
+        };
+        let least = sum_of(&|index| self.layout.lower_ns(index).max(self.min_ns));
+        let most = sum_of(&|index| self.layout.upper_ns(index).min(self.max_ns));
         is_at(lowest, self.min_ns)
             && is_at(highest, self.max_ns)
-            && (of_all(self.min_ns)..=of_all(self.max_ns)).contains(&self.sum_ns)
+            && (least..=most).contains(&self.sum_ns)
     }
 
     /// Latencies that are counted but in no bucket.
@@ -470,10 +477,12 @@ mod tests {
             histogram.add(&bins, min_ns, max_ns, sum_ns);
             histogram.is_consistent()
         };
-        assert!(is_consistent(5_000, 7_999, 550_000) && is_consistent(5_999, 7_000, 600_000));
-        assert!(!is_consistent(4_999, 7_999, 550_000) && !is_consistent(6_000, 7_999, 650_000));
+        assert!(is_consistent(5_000, 7_999, 550_000) && is_consistent(5_999, 7_000, 609_910));
+        assert!(!is_consistent(4_999, 7_999, 550_000) && !is_consistent(6_000, 7_999, 615_000));
         assert!(!is_consistent(5_000, 6_999, 550_000) && !is_consistent(5_000, 8_000, 550_000));
-        assert!(!is_consistent(5_000, 7_999, 499_999) && !is_consistent(5_000, 7_999, 799_901));
+        // By hand: 90 * 5,000 + 10 * 7,000 and 90 * 5,999 + 10 * 7,999.
+        assert!(!is_consistent(5_000, 7_999, 519_999) && is_consistent(5_000, 7_999, 520_000));
+        assert!(!is_consistent(5_000, 7_999, 619_901) && is_consistent(5_000, 7_999, 619_900));
         assert!(Histogram::new(Layout::default()).is_consistent());
     }
 

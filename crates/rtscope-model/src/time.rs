@@ -61,7 +61,7 @@ impl Nanos {
     }
 
     /// In the largest unit that keeps it readable: `850 ns`, `12.3 us`, `4.56 ms`, `1 min 30 s`. From a minute on,
-    /// seconds that have begun count only where it is rounded up.
+    /// a begun second counts only when rounding up.
     #[must_use]
     pub fn rounded(self, rounding: Rounding) -> String {
         let in_unit = |unit: u64| significant(self.0, unit, rounding);
@@ -77,13 +77,13 @@ impl Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// [`rounded`](Nanos::rounded) to the nearest.
+    /// [`rounded`](Nanos::rounded) to the nearest last digit, and down from a minute on.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.rounded(Rounding::Nearest))
     }
 }
 
-/// So many nanoseconds in a unit of at least a hundred: up to two decimals, without trailing zeros.
+/// `ns` in a unit of at least 100 ns: up to two decimals, without trailing zeros.
 fn significant(ns: u64, unit_ns: u64, rounding: Rounding) -> String {
     let (decimals, of_unit) = if ns < 10 * unit_ns { (2, 100) } else { (1, 10) };
     let step_ns = unit_ns / of_unit;

@@ -1,5 +1,7 @@
 //! Systems whose wake-ups depend on each other in a known way: 1 or 2 % of them are late.
 
+use std::iter::repeat_n;
+
 use rtscope_analyse::statistics::{dependence::Blocks, exceedance::WatchedTime, random::Random};
 use rtscope_model::{
     histogram::{Histogram, Layout, Unplaced},
@@ -249,11 +251,8 @@ pub(crate) fn run_in_slices(
     let wakeups = RATE / slices_a_second;
     let late: Vec<(u64, u64)> =
         late.into_iter().map(|number| (number / wakeups, latency_ns(random) as u64)).collect();
-    let watch = WatchedTime {
-        exposure_ns: seconds * SECOND_NS * u64::from(system.threads()),
-        wall_ns: seconds * SECOND_NS,
-        threads: system.threads() as usize,
-    };
+    let wall_ns = seconds * SECOND_NS;
+    let watch = WatchedTime::of_threads(repeat_n(wall_ns, system.threads() as usize), wall_ns);
     let mut run = Run {
         histogram: Histogram::new(LAYOUT),
         blocks: Blocks::new(LAYOUT),

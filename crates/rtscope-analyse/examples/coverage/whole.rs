@@ -93,7 +93,7 @@ pub(crate) fn scores(latencies: Latencies, seconds: u64, runs: u32) -> [Figure; 
             all.merge(&one);
         }
         let wall_ns = seconds * SECOND_NS;
-        let watch = exceedance::WatchedTime { exposure_ns: wall_ns, wall_ns, threads: 1 };
+        let watch = exceedance::WatchedTime::of_one(wall_ns);
         let limit_ns = (limit_us * 1e3) as u64;
         let seen = exceedance::estimate(&all, limit_ns, watch, &blocks).expect("latencies");
         // An upper bound is one of events, each of which makes any number of wake-ups late.

@@ -2,7 +2,7 @@
 
 use rtscope_model::{
     histogram::Histogram,
-    time::Nanos,
+    time::{Nanos, Rounding},
     verdict::{Requirement, Statistic, Verdict},
 };
 use serde::Serialize;
@@ -148,7 +148,7 @@ impl CellComparison {
             format!(
                 "{} ({} us)",
                 Statistic::Quantile(shift.parts),
-                shift::signed_us(shift.shift_ns)
+                shift::signed_us(shift.shift_ns, Rounding::Nearest)
             )
         });
         let limits = self.exceedances.iter().filter_map(|seen| {

@@ -10,7 +10,10 @@ use super::{
     ratio::{self, Counted, ShareRatio},
     sample::{Reading, Run, Sample},
 };
-use crate::{number::grouped, statistics::dependence::IntervalRefusal};
+use crate::{
+    number::{EXACT, grouped},
+    statistics::dependence::IntervalRefusal,
+};
 
 /// How often a limit is reached on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -258,17 +261,18 @@ impl ShareRatio {
     }
 }
 
-fn times(ratio: f64, rounding: Rounding) -> String {
+/// A ratio of shares with its last digit rounded this way.
+pub(crate) fn times(ratio: f64, rounding: Rounding) -> String {
     let step = match ratio {
         0.0 => return "0".to_owned(),
         r if r >= 99.5 => 1.0,
         r if r >= 0.01 => 0.01,
-        r => 10f64.powf(r.log10().floor() - 1.0),
+        r => 10f64.powf(r.log10().floor() - 1.0).max(f64::MIN_POSITIVE),
     };
     let rounded = match rounding {
-        Rounding::Down => (ratio / step).floor() * step,
+        Rounding::Down => (ratio / step + EXACT).floor() * step,
         Rounding::Nearest => ratio,
-        Rounding::Up => (ratio / step).ceil() * step,
+        Rounding::Up => (ratio / step - EXACT).ceil() * step,
     };
     match ratio {
         r if r >= 99.5 => grouped(rounded.round() as u64),

@@ -36,7 +36,7 @@ pub use self::{
     shift::Shift,
 };
 pub(crate) use self::{
-    limit::counted,
+    limit::{counted, times},
     ratio::{Values, adjust, difference},
     shift::signed_us,
 };

@@ -9,7 +9,7 @@
 //! A quantile is told as if the latencies of its bucket were evenly spread. Where in its bucket it really lies isn't
 //! known, and is the same in each run: so the interval reaches as much further as the buckets of both quantiles allow.
 
-use rtscope_model::{histogram::Histogram, verdict::Statistic};
+use rtscope_model::{histogram::Histogram, time::Rounding, verdict::Statistic};
 use serde::Serialize;
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     sample::{Buckets, Run, Sample},
 };
 use crate::{
-    number::us,
+    number::{EXACT, us},
     statistics::{dependence::IntervalRefusal, quantile},
 };
 
@@ -225,23 +225,38 @@ impl Shift {
     #[must_use]
     pub fn sentence(&self) -> String {
         let name = Statistic::Quantile(self.parts);
-        let end = |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), signed_us);
         format!(
-            "{name} moves by {} us (95 %: {} to {})",
-            signed_us(self.shift_ns),
-            end(self.low_ns),
-            end(self.high_ns)
+            "{name} moves by {} us (95 %: {})",
+            signed_us(self.shift_ns, Rounding::Nearest),
+            self.ends().join(" to ")
         )
+    }
+
+    /// The ends of its interval in us, rounded outwards.
+    pub(crate) fn ends(&self) -> [String; 2] {
+        let end = |end: Option<f64>, rounding| {
+            end.map_or_else(|| "no bound".to_owned(), |end| signed_us(end, rounding))
+        };
+        [end(self.low_ns, Rounding::Down), end(self.high_ns, Rounding::Up)]
     }
 }
 
 /// A difference in us with its sign.
-pub(crate) fn signed_us(ns: f64) -> String {
-    let sign = if ns < 0.0 { "-" } else { "+" };
-    let ns = ns.abs();
-    if ns < 9_995.0 {
+pub(crate) fn signed_us(ns: f64, rounding: Rounding) -> String {
+    let step_ns = match ns.abs() {
+        ns if ns < 9_995.0 => 10.0,
+        ns if ns < 999_950.0 => 100.0,
+        _ => 1_000.0,
+    };
+    let steps = match rounding {
+        Rounding::Down => (ns / step_ns + EXACT).floor(),
+        Rounding::Nearest => (ns / step_ns).round(),
+        Rounding::Up => (ns / step_ns - EXACT).ceil(),
+    };
+    let (sign, ns) = (if ns < 0.0 { "-" } else { "+" }, (steps * step_ns).abs());
+    if step_ns == 10.0 {
         format!("{sign}{:.2}", ns / 1e3)
     } else {
-        format!("{sign}{}", us(ns.round() as u64))
+        format!("{sign}{}", us(ns as u64))
     }
 }

@@ -5,6 +5,8 @@
 //! makes it; a phase whose dependence is not known has none. Below 3 in n nothing can be said: of n
 //! independent wake-ups without an exceedance, a true share of 3/n would show none in 5 % of runs.
 
+use rtscope_model::time::Rounding;
+
 use super::{
     Plot, PlotKind, PlotOptions,
     edges::Edges,
@@ -57,7 +59,7 @@ fn headline(scene: &Scene<'_>) -> String {
             ),
             (0, None, Ok(effective)) => format!(
                 "No wake-up took {limit} or more: at 95 % that is at most {} in {name}",
-                one_in(poisson_high(0) / effective as f64)
+                one_in(poisson_high(0) / effective as f64, Rounding::Up)
             ),
             (0, None, Err(_)) => format!("No wake-up took {limit} or more in {name}"),
             (n, _, _) => format!(
@@ -71,7 +73,7 @@ fn headline(scene: &Scene<'_>) -> String {
         Some(quantile) => format!(
             "In {}, {} wake-ups took longer than {}",
             cell.summary.name,
-            one_in(1.0 - f64::from(quantile.parts) / 1e9),
+            one_in(1.0 - f64::from(quantile.parts) / 1e9, Rounding::Nearest),
             time(quantile.value_ns)
         ),
         None => format!("{} holds too few wake-ups for a tail", cell.summary.name),
@@ -285,7 +287,8 @@ fn table(scene: &Scene<'_>) -> Table {
             let ends = exceedance::expected_in(&cell.blocks, cell.threads.len(), edge_ns, k);
             row.push(grouped(k));
             row.push(ends.map_or_else(String::new, |(low, high)| {
-                let [low, high] = [low, high].map(|k| one_in(curve.share(k).min(1.0)));
+                let end = |k, rounding| one_in(curve.share(k).min(1.0), rounding);
+                let (low, high) = (end(low, Rounding::Down), end(high, Rounding::Up));
                 if low == high { low } else { format!("{low} to {high}") }
             }));
         }

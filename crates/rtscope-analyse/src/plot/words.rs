@@ -1,6 +1,6 @@
 //! Numbers as people read them: in plots, their sentences and their tables.
 
-use rtscope_model::time::Nanos;
+use rtscope_model::time::{Nanos, Rounding};
 
 use crate::number::grouped;
 
@@ -39,9 +39,13 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{text} %")
 }
 
-/// A share as `1 in 2,500`.
-pub(crate) fn one_in(share: f64) -> String {
-    let n = (1.0 / share).round();
+/// A share as `1 in 2,500`, rounded this way: the larger the number, the smaller the share.
+pub(crate) fn one_in(share: f64, rounding: Rounding) -> String {
+    let n = match rounding {
+        Rounding::Down => (1.0 / share).ceil(),
+        Rounding::Nearest => (1.0 / share).round(),
+        Rounding::Up => (1.0 / share).floor(),
+    };
     if !(n.is_finite() && n < 1e18) {
         return "none".to_owned();
     }
@@ -80,9 +84,11 @@ mod tests {
         assert_eq!(percent(1, 3), "33 %");
         assert_eq!(percent(40_000, 40_000), "100 %");
         assert_eq!(percent(0, 0), "0 %");
-        assert_eq!(one_in(0.0004), "1 in 2,500");
-        assert_eq!(one_in(1.0), "all");
-        assert_eq!(one_in(0.0), "none");
+        assert_eq!(one_in(0.0004, Rounding::Nearest), "1 in 2,500");
+        assert_eq!(one_in(1.0, Rounding::Up), "all");
+        assert_eq!(one_in(0.0, Rounding::Up), "none");
+        let ends = [Rounding::Down, Rounding::Up].map(|end| one_in(0.3, end));
+        assert_eq!(ends, ["1 in 4", "1 in 3"]);
         assert_eq!(instant(9_310_000_000), "9.31 s");
         assert_eq!(instant(3_725_000_000_000), "1:02:05 h");
         assert_eq!(power_of_ten(10_000_000.0), "10 million");

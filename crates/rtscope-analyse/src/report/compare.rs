@@ -2,12 +2,15 @@
 //! differs.
 
 use askama::Template;
-use rtscope_model::{time::Nanos, verdict::Statistic};
+use rtscope_model::{
+    time::{Nanos, Rounding},
+    verdict::Statistic,
+};
 
 use crate::{
     compare::{
         Basis, CellComparison, Chance, Comparison, SettingDifference, ShareRatio, Shift,
-        SideFigures, SideFrames, counted,
+        SideFigures, SideFrames, counted, times,
     },
     number::{grouped, us},
     plot::{self, PlotOptions, overlay, table::Table},
@@ -194,15 +197,15 @@ fn ratio_row(
     ratio: Option<&ShareRatio>,
     none: String,
 ) -> [String; 6] {
-    let times = |ratio: f64| {
-        if (0.01..1e5).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
+    let bound = |end: Option<f64>, rounding| {
+        end.map_or_else(|| "no bound".to_owned(), |end| times(end, rounding))
     };
-    let bound = |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), times);
     let Some(ratio) = ratio else {
         return [name, a, b, none, String::new(), String::new()];
     };
-    let ends = format!("{} to {}", times(ratio.low), bound(ratio.high));
-    [name, a, b, bound(ratio.ratio), ends, chance(Some(ratio.chance))]
+    let low = times(ratio.low, Rounding::Down);
+    let ends = format!("{low} to {}", bound(ratio.high, Rounding::Up));
+    [name, a, b, bound(ratio.ratio, Rounding::Nearest), ends, chance(Some(ratio.chance))]
 }
 
 /// The chance of such a difference between equal systems, for all figures together.
@@ -217,17 +220,15 @@ fn chance(chance: Option<Chance>) -> String {
 fn shifts(shifts: &[Shift]) -> Table {
     let mut table =
         Table::new(["quantile", "A, us", "B, us", "shift, us", "95 %", "chance, adjusted"]);
-    let end =
-        |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), crate::compare::signed_us);
     for shift in shifts {
         table.row([
             Statistic::Quantile(shift.parts).to_string(),
             format!("{:.2}", shift.a_ns / 1e3),
             format!("{:.2}", shift.b_ns / 1e3),
-            crate::compare::signed_us(shift.shift_ns),
+            crate::compare::signed_us(shift.shift_ns, Rounding::Nearest),
             match shift.refused {
                 Some(refusal) => refusal.to_string(),
-                None => format!("{} to {}", end(shift.low_ns), end(shift.high_ns)),
+                None => shift.ends().join(" to "),
             },
             chance(shift.chance),
         ]);

@@ -29,8 +29,31 @@ use crate::number::{self, grouped};
 pub struct WatchedTime {
     /// Time under observation, summed over the threads.
     pub exposure_ns: u64,
+    /// From the first programmed expiry to the last.
     pub wall_ns: u64,
+    /// How long every thread was watched: what an upper bound is of.
+    pub by_all_ns: u64,
     pub threads: usize,
+}
+
+impl WatchedTime {
+    /// Of one thread.
+    #[must_use]
+    pub fn of_one(wall_ns: u64) -> WatchedTime {
+        WatchedTime { exposure_ns: wall_ns, wall_ns, by_all_ns: wall_ns, threads: 1 }
+    }
+
+    /// Of threads that were watched so long each: a gap of one counts for all. A thread that was never watched has its
+    /// own finding.
+    #[must_use]
+    pub fn of_threads(each_ns: impl Iterator<Item = u64> + Clone, wall_ns: u64) -> WatchedTime {
+        WatchedTime {
+            exposure_ns: each_ns.clone().fold(0, u64::saturating_add),
+            wall_ns,
+            by_all_ns: each_ns.clone().filter(|&ns| ns > 0).fold(wall_ns, u64::min),
+            threads: each_ns.count().max(1),
+        }
+    }
 }
 
 /// What an interval of a rate is.
@@ -87,8 +110,8 @@ pub fn estimate(
     let exposure_s = Nanos(watch.exposure_ns).as_secs_f64();
     let dependence = blocks.measured_with_wider(limit_ns);
     let (kind, interval) = match dependence {
-        _ if at_most == 0 && watch.wall_ns > 0 => {
-            let per_second_high = expected_when_none() / Nanos(watch.wall_ns).as_secs_f64();
+        _ if at_most == 0 && watch.by_all_ns > 0 => {
+            let per_second_high = expected_when_none() / Nanos(watch.by_all_ns).as_secs_f64();
             (IntervalKind::UpperBound, Some(Interval { per_second_low: 0.0, per_second_high }))
         }
         Ok(found) => {
@@ -175,7 +198,7 @@ impl Exceedance {
             n => (format!("{wall} on {n} threads"), " on each thread"),
         };
         if self.at_most == 0 {
-            let once = at_most_once_in(watch.wall_ns).rounded(Rounding::Down);
+            let once = at_most_once_in(watch.by_all_ns).rounded(Rounding::Down);
             let event = if watch.threads > 1 {
                 ", where an event that hits all threads counts as one"
             } else {
@@ -193,13 +216,13 @@ impl Exceedance {
         };
         // The ends of an interval are said as the figure is, and rounded outwards.
         let said = form(self.per_second);
-        let at_most = said(self.per_second, Rounding::Nearest);
+        let at_most = said(self.per_second, Rounding::Up);
         let figure = match self.surely {
-            surely if surely == self.at_most => at_most,
+            surely if surely == self.at_most => said(self.per_second, Rounding::Nearest),
             0 => format!("at most {at_most}"),
             surely => {
                 let share = surely as f64 / self.at_most as f64;
-                format!("{} to {at_most}", said(self.per_second * share, Rounding::Nearest))
+                format!("{} to {at_most}", said(self.per_second * share, Rounding::Down))
             }
         };
         let interval = match (self.interval, self.dependence) {
@@ -319,7 +342,7 @@ mod tests {
             all.merge(&one);
         }
         let wall_ns = seconds * SECOND_NS;
-        let watch = WatchedTime { exposure_ns: wall_ns * threads as u64, wall_ns, threads };
+        let watch = WatchedTime::of_threads(std::iter::repeat_n(wall_ns, threads), wall_ns);
         (watch, estimate(&all, limit_ns, watch, &blocks))
     }
 
@@ -382,6 +405,24 @@ mod tests {
         let ends = found.interval.expect("a bound");
         assert_eq!(ends.per_second_low, 0.0);
         assert!((ends.per_second_high - 20f64.ln() / 20.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_upper_bound_is_of_the_time_in_which_every_thread_was_watched() {
+        let watch =
+            WatchedTime::of_threads([10, 0, 4].map(|s| s * SECOND_NS).into_iter(), 10 * SECOND_NS);
+        assert_eq!((watch.exposure_ns, watch.threads), (14 * SECOND_NS, 3));
+        let one = histogram(&[5]);
+        let found = estimate(&one, 200_000, watch, &Blocks::new(Layout::default()));
+        let found = found.expect("observed");
+        assert!(
+            (found.interval.expect("a bound").per_second_high - 20f64.ln() / 4.0).abs() < 1e-12
+        );
+        let said = found.sentence(watch);
+        assert!(
+            said.contains("in 10 s on 3 threads: with 95 % confidence at most once in 1.33 s"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -66,18 +66,15 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     all.grain_ns = grain_ns;
     sums.iter().for_each(|sum| all.merge(sum));
     let limits_ns = limits_ns(record, phase, &all.measured);
-    let duration_ns = covered_ns(slices);
+    let start_ns = slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
+    let end_ns = slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0);
+    let duration_ns = end_ns.saturating_sub(start_ns);
     let modes = modes::find(&all.measured);
     let tail =
         tail::estimate(slices, &all.measured, &all.blocks, duration_ns, &modes, !missed_is_known);
-    let watched = WatchedTime {
-        exposure_ns: all.exposure_ns,
-        wall_ns: duration_ns,
-        threads: sums.len().max(1),
-    };
+    let watched = WatchedTime::of_threads(sums.iter().map(|sum| sum.exposure_ns), duration_ns);
     let row_of = |sum: Sum| {
-        let alone =
-            WatchedTime { exposure_ns: sum.exposure_ns, wall_ns: sum.exposure_ns, threads: 1 };
+        let alone = WatchedTime::of_one(sum.exposure_ns);
         sum.into_row(&limits_ns, alone)
     };
     CellSummary {
@@ -92,18 +89,6 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
         modes,
         tail,
     }
-}
-
-/// How long at least one thread was watched.
-fn covered_ns(slices: &[&Slice]) -> u64 {
-    let mut spans: Vec<_> = slices.iter().map(|slice| (slice.start_ns, slice.end_ns)).collect();
-    spans.sort_unstable();
-    let (mut covered_ns, mut until_ns) = (0, 0);
-    for (start_ns, end_ns) in spans {
-        covered_ns += end_ns.saturating_sub(start_ns.max(until_ns));
-        until_ns = until_ns.max(end_ns);
-    }
-    covered_ns
 }
 
 /// The threads of the session that ran a cell, and any other that left slices there.
@@ -316,7 +301,7 @@ fn load_of(record: &Record, in_cell: u32, wanted: u32, line: String) -> LoadSumm
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{Run, SECOND_NS, slice_of_histogram};
+    use crate::test_support::{Run, SECOND_NS};
 
     const PLAN: &str = r#"
 name = "two"
@@ -333,16 +318,6 @@ require = ["p99 < 70us", "missed = 0"]
 name = "never"
 duration = "1s"
 "#;
-
-    #[test]
-    fn a_second_that_no_slice_covers_was_not_watched() {
-        let one = Histogram::new(Layout::default());
-        let slices: Vec<Slice> = [(0, 0), (1, 0), (0, 1), (1, 4), (0, 3)]
-            .map(|(thread, second)| slice_of_histogram(thread, second, &one))
-            .into();
-        assert_eq!(covered_ns(&slices.iter().collect::<Vec<_>>()), 4 * SECOND_NS);
-        assert_eq!(covered_ns(&[]), 0);
-    }
 
     #[test]
     fn a_known_distribution_comes_out_unchanged() {

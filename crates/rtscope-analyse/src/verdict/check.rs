@@ -4,7 +4,7 @@ use rtscope_model::{
     check::{Observation, ObservedThread},
     finding::{Finding, Weight},
     schedule::Policy,
-    time::Nanos,
+    time::{Nanos, Rounding},
 };
 
 use crate::statistics::check::{Rhythm, SleepForm, rhythm};
@@ -182,13 +182,13 @@ const HOUR_NS: f64 = 3.6e12;
 /// The drift with long delays included, as far as it is known.
 fn drift(rhythm: &Rhythm) -> String {
     let Some(slope) = rhythm.drift else { return String::new() };
-    let shown = |share: f64| Nanos((share.max(0.0) * HOUR_NS) as u64);
+    let in_an_hour = |share: f64| Nanos((share.max(0.0) * HOUR_NS).round() as u64);
     match slope.half {
         Ok(half) => format!(
             "With all observed delays, the drift is {} per hour (95 % interval {} to {})",
-            shown(slope.value),
-            shown(slope.value - half),
-            shown(slope.value + half)
+            in_an_hour(slope.value),
+            in_an_hour(slope.value - half).rounded(Rounding::Down),
+            in_an_hour(slope.value + half).rounded(Rounding::Up)
         ),
         Err(why) => format!(
             "The effect of long delays is not known, because {}. Use a longer --duration",

@@ -3,6 +3,7 @@
 use rtscope_model::{
     environment::RealTimeThread,
     event::{Bounds, Event},
+    histogram::{Histogram, Layout},
     record::{Files, Record},
     schedule::Policy,
     slice::{Extent, Scope, Slice},
@@ -141,6 +142,8 @@ fn unanswered(plan: &str) -> (Run, u64) {
     let missed = 9_997;
     let longest_ns = missed * INTERVAL_NS;
     let first = run.slices[0].clone();
+    let mut waits = Histogram::new(Layout::default());
+    (1..=missed).for_each(|n| waits.record(n * INTERVAL_NS));
     run.slices.push(Slice {
         scope: Scope::Cell(0),
         start_ns: first.end_ns,
@@ -152,8 +155,12 @@ fn unanswered(plan: &str) -> (Run, u64) {
         max_ns: 0,
         sum_ns: 0,
         bins: Vec::new(),
-        omitted: vec![(1_100, missed)],
-        omitted_extent: Extent { min_ns: INTERVAL_NS, max_ns: longest_ns, sum_ns: longest_ns },
+        omitted: waits.bins(),
+        omitted_extent: Extent {
+            min_ns: INTERVAL_NS,
+            max_ns: longest_ns,
+            sum_ns: missed * (missed + 1) / 2 * INTERVAL_NS,
+        },
         ..first
     });
     (run, longest_ns)

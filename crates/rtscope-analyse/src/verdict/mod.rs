@@ -25,7 +25,7 @@ use rtscope_model::{
     finding::{DAMAGE, Finding, Weight},
     printable::quoted,
     record::{PLAN_CHANGED, Record},
-    text::suggest,
+    text::slip,
     verdict::Verdict,
 };
 
@@ -79,7 +79,7 @@ fn findings(
     }
     let unused = accept.iter().filter(|code| findings.iter().all(|f| f.code != **code));
     let unused = unused.map(|code| {
-        let near = suggest(code, findings.iter().map(|finding| &*finding.code));
+        let near = slip(code, findings.iter().map(|finding| &*finding.code));
         let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
         let text = format!("{} was accepted, but no finding has this code{near}", quoted(code));
         Finding::new("accept-unused", Weight::Note, text)

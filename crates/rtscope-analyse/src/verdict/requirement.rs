@@ -163,7 +163,7 @@ fn mean(row: &FigureRow, limit_ns: u64) -> Option<Answer> {
     };
     let low_ns = (mean_ns - margins_ns.below).max(0.0);
     let high_ns = below_ns.unwrap_or(mean_ns) + margins_ns.above;
-    let limit_ns = limit_ns as f64;
+    let (requirement_ns, limit_ns) = (limit_ns, limit_ns as f64);
     let (verdict, open) = if high_ns < limit_ns {
         (Verdict::Pass, "")
     } else if low_ns >= limit_ns {
@@ -171,8 +171,8 @@ fn mean(row: &FigureRow, limit_ns: u64) -> Option<Answer> {
     } else {
         (Verdict::Inconclusive, INSIDE)
     };
-    let low = Nanos(low_ns.floor() as u64).rounded(Rounding::Down);
-    let high = Nanos(high_ns.ceil() as u64).rounded(Rounding::Up);
+    let low = end(low_ns.floor() as u64, Rounding::Down, requirement_ns);
+    let high = end(high_ns.ceil() as u64, Rounding::Up, requirement_ns);
     let interval = format!("95 % interval {low} to {high}");
     Some((verdict, format!("{value}, {interval}{open}")))
 }
@@ -257,7 +257,7 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
             return Some((Verdict::Fail, text));
         }
         let independent =
-            quantile::estimate(&row.corrected, parts).map(|found| interval(&found))?;
+            quantile::estimate(&row.corrected, parts).map(|found| interval(&found, limit_ns))?;
         let text = format!(
             "{value}, without an interval: {refusal} ({independent} if wake-ups were independent)"
         );
@@ -276,7 +276,7 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
     let dependence = found.dependence.and_then(Result::ok);
     let worth = dependence.and_then(|found| found.sentence(row.corrected.count()));
     let worth = worth.map(|text| format!(" ({text})")).unwrap_or_default();
-    Some((verdict, format!("{value}, {}{worth}{open}", interval(&found))))
+    Some((verdict, format!("{value}, {}{worth}{open}", interval(&found, limit_ns))))
 }
 
 /// What is said of a limit between the ends of an interval.
@@ -285,9 +285,18 @@ const INSIDE: &str = ": the limit lies inside this interval, so measure longer";
 /// The advice at its end.
 const LONGER: &str = ", so measure longer";
 
-fn interval(found: &Quantile) -> String {
-    let end = |ns: Option<u64>, rounding| ns.map(|ns| Nanos(ns).rounded(rounding));
-    match (end(found.low_ns, Rounding::Down), end(found.high_ns, Rounding::Up)) {
+/// An end of an interval, rounded outwards; with all its digits where a limit lies between both.
+fn end(ns: u64, rounding: Rounding, limit_ns: u64) -> String {
+    let text = Nanos(ns).rounded(rounding);
+    let is_below = |ns: Nanos| ns.0 < limit_ns;
+    let crosses = text.parse().is_ok_and(|shown| is_below(shown) != is_below(Nanos(ns)));
+    if crosses { exact_us(ns) } else { text }
+}
+
+fn interval(found: &Quantile, limit_ns: u64) -> String {
+    let low = found.low_ns.map(|ns| end(ns, Rounding::Down, limit_ns));
+    let high = found.high_ns.map(|ns| end(ns, Rounding::Up, limit_ns));
+    match (low, high) {
         (Some(low), Some(high)) => format!("95 % interval {low} to {high}"),
         (Some(low), None) => format!("with 95 % confidence at least {low}"),
         (None, Some(high)) => format!("with 95 % confidence at most {high}"),
@@ -435,7 +444,10 @@ mod tests {
     fn a_mean_is_judged_by_its_interval() {
         let latencies = [vec![10_000; 500], vec![20_000; 500]].concat().repeat(10);
         let mean = "the mean of 10,000 latencies is 15 us, 95 % interval 14.8 us to 15.2 us";
-        check("mean < 15200ns", &latencies, Verdict::Pass, mean);
+        check("mean < 15201ns", &latencies, Verdict::Pass, mean);
+        // Rounded, the upper end would lie on the limit that it is below.
+        let beside = "the mean of 10,000 latencies is 15 us, 95 % interval 14.8 us to 15.130 us";
+        check("mean < 15200ns", &latencies, Verdict::Pass, beside);
         check("mean < 14800ns", &latencies, Verdict::Fail, mean);
         let open = format!("{mean}: the limit lies inside this interval, so measure longer");
         check("mean < 15us", &latencies, Verdict::Inconclusive, &open);

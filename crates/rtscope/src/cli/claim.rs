@@ -12,7 +12,7 @@ use rtscope_analyse::{
 };
 use rtscope_model::{
     finding::Weight,
-    time::Nanos,
+    time::{Nanos, Rounding},
     verdict::{Requirement, Statistic, Verdict},
 };
 use serde_json::json;
@@ -101,6 +101,7 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
             0 => "no event".to_owned(),
             n => counted(*n, "event"),
         };
+        let needed = needed.rounded(Rounding::Up);
         text += &format!("  {needed:<18} with {seen}\n");
     }
     text += &format!(

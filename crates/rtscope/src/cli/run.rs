@@ -59,7 +59,8 @@ pub(super) struct Args {
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
-    /// Show nothing during the run, and at the end only the verdict with its reason and the path of the report
+    /// Show nothing during the run, and at the end only the verdict with its reason and the path of the report. Without
+    /// a requirement, also tell what would prevent a pass
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
     /// Print lines during the run, including where each thread runs, and every finding

@@ -146,6 +146,31 @@ fn a_quiet_run_prints_its_verdict_with_the_reason_in_one_line() {
 }
 
 #[test]
+fn a_quiet_run_without_a_requirement_tells_what_would_prevent_a_pass() {
+    let folder = folder();
+    // The load fails at once.
+    let plan = "name = 'x'\n[[phase]]\nname = 'a'\nduration = '300ms'\n\
+                load = [\"external restart=false -- sh -c 'exit 4'\"]\n";
+    fs::write(folder.path().join("x.toml"), plan).expect("a plan");
+    let said = output(folder.path(), "run x.toml -q --out r --threads 1");
+    assert!(text(&said.stdout).starts_with("Measured: "), "{}", text(&said.stdout));
+    assert!(text(&said.stderr).contains("the run failed in: a"), "{}", text(&said.stderr));
+}
+
+#[test]
+fn the_user_chooses_the_width_of_what_goes_to_a_pipe() {
+    let folder = folder();
+    let longest = |columns: &str| {
+        let mut report = rtscope(folder.path());
+        report.args(["report", &record("stock"), "--out", "page.html"]).env("COLUMNS", columns);
+        let told = text(&report.output().expect("runs").stdout);
+        told.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+    };
+    let [narrow, wide, usual] = ["70", "200", "wide"].map(longest);
+    assert!(narrow < usual && usual < wide && usual <= 100, "{narrow}, {usual}, {wide}");
+}
+
+#[test]
 fn what_nobody_gave_a_place_goes_below_rtscope_runs_and_is_named() {
     let folder = folder();
     let here = folder.path();

@@ -319,7 +319,7 @@ impl Claim {
         let seen = || format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
         match self.verdict {
             Verdict::Pass => {
-                let needed = Nanos(self.needed_ns);
+                let needed = Nanos(self.needed_ns).rounded(Rounding::Up);
                 format!("backed at 95 %: {}; {needed} are enough", seen())
             }
             Verdict::Fail => {
@@ -337,9 +337,11 @@ impl Claim {
                 .to_owned();
         }
         let seen = format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
-        let (needed, window) = (Nanos(self.needed_ns), Nanos(self.window_ns));
+        let needed = Nanos(self.needed_ns).rounded(Rounding::Up);
+        let window = Nanos(self.window_ns);
         let another = if self.events == 0 { "an event" } else { "another event" };
-        let left = format!("at best {} more without {another}", Nanos(self.left_ns()));
+        let left = Nanos(self.left_ns()).rounded(Rounding::Up);
+        let left = format!("at best {left} more without {another}");
         // How many events there were is not known: the slices are longer than the windows.
         let unclear = match self.events - self.events_surely {
             0 => String::new(),

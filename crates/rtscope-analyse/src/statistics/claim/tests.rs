@@ -165,7 +165,7 @@ fn exceedances_of_one_stall_are_one_event() {
     assert_eq!(
         said,
         "still open: 1 event (200 exceedances) in 2 h of wall time, which is too short: the claim needs \
-         6 h 41 min 57 s, so at best 4 h 41 min 57 s more without another event"
+         6 h 41 min 58 s, so at best 4 h 41 min 58 s more without another event"
     );
 }
 
@@ -267,8 +267,8 @@ fn an_open_claim_says_what_is_missing() {
     // 3.69 times 3,600 s.
     assert_eq!(
         said(3_600, &[], 1, 1),
-        "still open: no exceedance in 1 s of wall time, which is too short: the claim needs 3 h 41 min 19 s, \
-         so at best 3 h 41 min 18 s more without an event"
+        "still open: no exceedance in 1 s of wall time, which is too short: the claim needs 3 h 41 min 20 s, \
+         so at best 3 h 41 min 19 s more without an event"
     );
     // One event in a second is more than one in an hour, and may be chance.
     let often = said(3_600, &[10], 1, 1);
@@ -304,7 +304,7 @@ fn a_thread_that_was_not_watched_backs_nothing() {
     (0..300).for_each(|second| watch.add(&slice(1, second, &[])));
     assert_eq!((watch.claim().wall_ns, watch.claim().verdict), (300 * SECOND_NS, Verdict::Pass));
     let said = watch.claim().sentence();
-    assert_eq!(said, "backed at 95 %: no exceedance in 5 min of wall time; 3 min 41 s are enough");
+    assert_eq!(said, "backed at 95 %: no exceedance in 5 min of wall time; 3 min 42 s are enough");
 }
 
 #[test]

@@ -66,17 +66,17 @@ pub(super) fn accounting(scene: &Scene) -> Option<Finding> {
     }));
     let measured = scene.cells.iter().filter(|cell| scene.record.origin_of(cell.cell).is_none());
     let contradictions = listed(measured.flat_map(|cell| {
-        let wrong = cell.threads.iter().filter(|row| !row.histogram.is_consistent());
-        wrong.map(|row| format!("{} on {}", cell.name, row.label))
+        let is_wrong =
+            |row: &&FigureRow| !(row.histogram.is_consistent() && row.corrected.is_consistent());
+        cell.threads.iter().filter(is_wrong).map(|row| format!("{} on {}", cell.name, row.label))
     }));
-    let text = match (sums, contradictions) {
-        (Some(places), _) => format!("planned = recorded + missed does not hold in: {places}"),
-        (None, places) => format!(
-            "the minimum, the maximum or the mean can't be that of the latencies in the histogram in: {}",
-            places?
-        ),
-    };
-    Some(Finding::new("accounting", Weight::Invalidates, text))
+    let sums = sums.map(|places| format!("planned = recorded + missed does not hold in: {places}"));
+    let contradictions = contradictions.map(|places| {
+        format!("the minimum, maximum or mean contradicts the histogram in: {places}")
+    });
+    let text: Vec<String> = [sums, contradictions].into_iter().flatten().collect();
+    let is_found = !text.is_empty();
+    is_found.then(|| Finding::new("accounting", Weight::Invalidates, text.join("; ")))
 }
 
 /// Slices of a thread or a cell that the record doesn't describe: they are in no figure.
@@ -198,7 +198,7 @@ mod tests {
         run.slices[1].max_ns += 500_000;
         assert_eq!(
             only(&run, "accounting", Weight::Invalidates),
-            "the minimum, the maximum or the mean can't be that of the latencies in the histogram in: rest on CPU 0"
+            "the minimum, maximum or mean contradicts the histogram in: rest on CPU 0"
         );
     }
 
