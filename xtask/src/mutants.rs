@@ -70,8 +70,8 @@ proptest.workspace = true
 /// How long all mutants may take: thousands of builds.
 const LIMIT: Duration = Duration::from_secs(7 * 86_400);
 
-/// Tests that simulate for seconds in a build for tests: three quarters of all the time. So they run only for mutants
-/// that survive the others.
+/// Tests that simulate for seconds. They take three quarters of the test time, so they run only for mutants that survive
+/// the others.
 const SLOW: [&str; 4] = [
     "extending_a_run_until_the_claim_holds_backs_few_false_claims",
     "the_body_of_a_distribution_is_not_taken_for_its_tail",
@@ -116,7 +116,7 @@ impl Mutants {
         }
     }
 
-    /// Sorts the missed anew by what the slow tests notice.
+    /// Runs the slow tests on missed mutants, and sorts these again.
     fn try_slow_tests(&mut self, folder: &Path, results: &Path) -> Result<()> {
         let missed = std::mem::take(&mut self.missed);
         if missed.is_empty() {
@@ -194,24 +194,24 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
     Ok(found.missed.is_empty())
 }
 
-/// Where cargo-mutants keeps the change that a mutant is.
+/// Path of the diff that makes a mutant.
 fn diff_of(results: &Path, mutant: &str) -> Result<PathBuf> {
     let outcomes: Value = serde_json::from_str(&shell::read(&results.join("outcomes.json"))?)?;
     let mut all = outcomes["outcomes"].as_array().into_iter().flatten();
     let is_it = |one: &&Value| one["scenario"]["Mutant"]["name"] == mutant;
     let below = all.find(is_it).and_then(|one| one["diff_path"].as_str());
-    Ok(results.join(below.with_context(|| format!("no change is known of {mutant}"))?))
+    Ok(results.join(below.with_context(|| format!("cargo-mutants has no diff for {mutant}"))?))
 }
 
-/// Makes the change of a mutant, or takes it back. cargo-mutants can't be asked to try some mutants again: its filter by
-/// name lets through all those without a field.
+/// Makes the change of a mutant, or takes it back. cargo-mutants can't test chosen mutants again: its option `--re` also
+/// selects all mutants that delete a field, whatever the expression.
 fn patch(folder: &Path, diff: &Path, direction: &str) -> Result<()> {
     let mut patch = Command::new("patch");
     patch.args(["--strip=0", "--silent", direction, "--directory"]).arg(folder);
     shell::output(patch.arg("--input").arg(diff), PATCH_LIMIT).map(drop)
 }
 
-/// Whether the slow tests pass; none if they don't end.
+/// Whether the slow tests pass. `None` if they time out.
 fn slow_tests(folder: &Path) -> Result<Option<bool>> {
     let mut build = cargo(folder);
     shell::output(build.args(["test", "--lib", "--no-run", "--quiet"]), BUILD_LIMIT)?;
@@ -221,7 +221,7 @@ fn slow_tests(folder: &Path) -> Result<Option<bool>> {
     Ok(finished.status.map(|status| status.success()))
 }
 
-/// cargo in the small workspace: what was built of it before is used again.
+/// cargo in the small workspace: it reuses earlier builds.
 fn cargo(folder: &Path) -> Command {
     let mut command = shell::cargo();
     command.current_dir(folder);
@@ -236,7 +236,7 @@ fn command(folder: &Path, scratch: &Path) -> Result<Command> {
         bail!("cargo-mutants is missing: run `cargo install cargo-mutants --locked`");
     }
     let mut command = cargo(folder);
-    // In any order, so that those that were tested are a fair sample of all when it is stopped.
+    // Random order, so the tested mutants are a fair sample even if the run is stopped early.
     command.args(["mutants", "--shuffle", "--colors", "never"]);
     // Each has a copy of the folder. Half of a build is the work of one thread.
     command.arg("--jobs").arg(std::thread::available_parallelism()?.to_string());

@@ -23,7 +23,7 @@ pub fn us(ns: u64) -> String {
     us_rounded(ns, Rounding::Nearest)
 }
 
-/// The same, rounded this way: the ends of an interval are rounded outwards.
+/// Like [`us`], with the given rounding. Round the ends of an interval outwards with it.
 #[must_use]
 pub fn us_rounded(ns: u64, rounding: Rounding) -> String {
     let in_steps_of = |step_ns: u64| match rounding {
@@ -44,7 +44,7 @@ pub fn exact_us(ns: u64) -> String {
     format!("{}.{:03} us", grouped(ns / 1_000), ns % 1_000)
 }
 
-/// What a number that has few digits may be off as a float, in steps of its last digit.
+/// Tolerance for floating-point error before rounding, in steps of the last digit.
 pub(crate) const EXACT: f64 = 1e-9;
 
 /// A rate with three digits: `0.012`, `12.3`, `12,345`.
@@ -53,7 +53,7 @@ pub fn per_second(rate: f64) -> String {
     per_second_rounded(rate, Rounding::Nearest)
 }
 
-/// The same, rounded this way: the ends of an interval are rounded outwards.
+/// Like [`per_second`], with the given rounding. Round the ends of an interval outwards with it.
 #[must_use]
 pub fn per_second_rounded(rate: f64, rounding: Rounding) -> String {
     let in_steps = |steps: f64| match rounding {

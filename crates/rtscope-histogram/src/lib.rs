@@ -293,8 +293,7 @@ impl Histogram {
         placed.fold(self.unplaced.count, u64::saturating_add)
     }
 
-    /// Whether minimum, maximum and sum can be those of latencies in these buckets. Latencies without a bucket may
-    /// have any.
+    /// Whether minimum, maximum and sum are possible for these buckets. Always true if some latencies have no bucket.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
         let ends = self.counts.first_key_value().zip(self.counts.last_key_value());

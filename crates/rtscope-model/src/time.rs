@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
-/// Which way a figure is rounded to the digits that are shown. An upper bound that was rounded down would say more
-/// than what was computed.
+/// Direction in which to round a displayed figure. An upper bound that is rounded down would claim more than was
+/// computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     Down,
@@ -60,8 +60,8 @@ impl Nanos {
         Nanos((self.0 as f64 * factor).round() as u64)
     }
 
-    /// In the largest unit that keeps it readable: `850 ns`, `12.3 us`, `4.56 ms`, `1 min 30 s`. From a minute on,
-    /// a begun second counts only when rounding up.
+    /// In the largest unit that keeps it readable: `850 ns`, `12.3 us`, `4.56 ms`, `1 min 30 s`. For a minute or
+    /// more, part of a second counts only when rounding up.
     #[must_use]
     pub fn rounded(self, rounding: Rounding) -> String {
         let in_unit = |unit: u64| significant(self.0, unit, rounding);
@@ -77,7 +77,7 @@ impl Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// [`rounded`](Nanos::rounded) to the nearest last digit, and down from a minute on.
+    /// [`rounded`](Nanos::rounded) to the nearest last digit, or down to a second if it is a minute or more.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.rounded(Rounding::Nearest))
     }

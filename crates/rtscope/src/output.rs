@@ -48,7 +48,7 @@ fn usable_columns(found: u16) -> usize {
     if found == 0 { 80 } else { usize::from(found) }
 }
 
-/// How wide the user wants what goes to a file or to another program: `COLUMNS`, as `ls` and `man` read it.
+/// Width for output to a file or a pipe, from `COLUMNS`, as in `ls`.
 fn asked_columns() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
 }

@@ -261,7 +261,7 @@ impl ShareRatio {
     }
 }
 
-/// A ratio of shares with its last digit rounded this way.
+/// A ratio of shares with the given rounding.
 pub(crate) fn times(ratio: f64, rounding: Rounding) -> String {
     let step = match ratio {
         0.0 => return "0".to_owned(),

@@ -39,7 +39,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{text} %")
 }
 
-/// A share as `1 in 2,500`, rounded this way: the larger the number, the smaller the share.
+/// A share as `1 in 2,500`. `rounding` applies to the share: a larger number means a smaller share.
 pub(crate) fn one_in(share: f64, rounding: Rounding) -> String {
     let n = match rounding {
         Rounding::Down => (1.0 / share).ceil(),

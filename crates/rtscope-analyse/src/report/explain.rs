@@ -117,7 +117,8 @@ fn limits(record: &ExplainRecord) -> Vec<String> {
     ];
     if record.is_guest {
         all.push(
-            "This is a guest: where its host stopped it inside an interrupt, the time counts as the interrupt's."
+            "This is a guest. If its host stopped it during an interrupt of less than 1 ms, that time counts as part of \
+             the interrupt. Longer interrupts are marked as unknown."
                 .to_owned(),
         );
     }

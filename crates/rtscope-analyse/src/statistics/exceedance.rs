@@ -31,20 +31,20 @@ pub struct WatchedTime {
     pub exposure_ns: u64,
     /// From the first programmed expiry to the last.
     pub wall_ns: u64,
-    /// How long every thread was watched: what an upper bound is of.
+    /// Shortest watched time of any thread. Upper bounds use this time.
     pub by_all_ns: u64,
     pub threads: usize,
 }
 
 impl WatchedTime {
-    /// Of one thread.
+    /// For one thread that was watched all the time.
     #[must_use]
     pub fn of_one(wall_ns: u64) -> WatchedTime {
         WatchedTime { exposure_ns: wall_ns, wall_ns, by_all_ns: wall_ns, threads: 1 }
     }
 
-    /// Of threads that were watched so long each: a gap of one counts for all. A thread that was never watched has its
-    /// own finding.
+    /// For threads with these watched times. Threads that were never watched are ignored here and have their own
+    /// finding.
     #[must_use]
     pub fn of_threads(each_ns: impl Iterator<Item = u64> + Clone, wall_ns: u64) -> WatchedTime {
         WatchedTime {
@@ -214,7 +214,7 @@ impl Exceedance {
             true => grouped(self.at_most),
             false => format!("{} to {}", grouped(self.surely), grouped(self.at_most)),
         };
-        // The ends of an interval are said as the figure is, and rounded outwards.
+        // The ends of an interval have the same form as the figure, and are rounded outwards.
         let said = form(self.per_second);
         let at_most = said(self.per_second, Rounding::Up);
         let figure = match self.surely {
@@ -222,7 +222,7 @@ impl Exceedance {
             0 => format!("at most {at_most}"),
             surely => {
                 let share = surely as f64 / self.at_most as f64;
-                format!("{} to {at_most}", said(self.per_second * share, Rounding::Down))
+                format!("between {} and {at_most}", said(self.per_second * share, Rounding::Down))
             }
         };
         let interval = match (self.interval, self.dependence) {
@@ -443,8 +443,7 @@ mod tests {
     fn a_limit_inside_a_bucket_leaves_the_rate_open() {
         let (watch, found) = seen(&[&[5, 50_000, 60_000]], 50_000_500, 10, 1);
         let both = found.expect("observed").sentence(watch);
-        let words =
-            "1 to 2 of 3 latencies were 50000.5us or more in 10 s: once in 10 s to once in 5 s (";
+        let words = "1 to 2 of 3 latencies were 50000.5us or more in 10 s: between once in 10 s and once in 5 s (";
         assert!(both.starts_with(words), "{both}");
     }
 

@@ -285,7 +285,7 @@ const INSIDE: &str = ": the limit lies inside this interval, so measure longer";
 /// The advice at its end.
 const LONGER: &str = ", so measure longer";
 
-/// An end of an interval, rounded outwards; with all its digits where a limit lies between both.
+/// An end of an interval, rounded outwards. If rounding would move it across the limit, all its digits are shown.
 fn end(ns: u64, rounding: Rounding, limit_ns: u64) -> String {
     let text = Nanos(ns).rounded(rounding);
     let is_below = |ns: Nanos| ns.0 < limit_ns;

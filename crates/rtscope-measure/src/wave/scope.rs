@@ -248,7 +248,7 @@ pub fn watch(
     }
 }
 
-/// Adds a gap. Gaps that touch are one, so that a time of slow looks takes no more room than one long absence.
+/// Adds a gap, or extends the last one if they touch. So a period of slow looks needs only one entry.
 #[inline]
 pub(super) fn add_gap(gaps: &mut Vec<Gap>, gap: Gap) {
     match gaps.last_mut() {

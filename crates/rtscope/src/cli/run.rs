@@ -60,7 +60,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// Show nothing during the run, and at the end only the verdict with its reason and the path of the report. Without
-    /// a requirement, also tell what would prevent a pass
+    /// a requirement, also show the findings that would prevent a pass
     #[arg(short, long, conflicts_with = "live")]
     quiet: bool,
     /// Print lines during the run, including where each thread runs, and every finding
@@ -192,7 +192,7 @@ fn print_result(args: &Args, judged: &JudgedRecord) -> anyhow::Result<()> {
     if args.json {
         print(&judged.json()?)
     } else if args.quiet {
-        // A verdict has its reasons; figures without one must not look better than they are.
+        // Figures without a verdict must not look better than they are.
         let has_no_verdict = judged.judgement.verdict == Verdict::Measured;
         let is_told = |finding: &&Finding| {
             finding.code == tune::NOT_RESTORED || has_no_verdict && finding.weight > Weight::Warning

@@ -136,6 +136,10 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
         PieceKind::Switching => {
             "the scheduler's own work: use a faster CPU, or a kernel with fewer debug options"
         }
+        PieceKind::Unknown if is_guest => {
+            "the events don't show the cause: give the guest its own CPUs, measure on the host, or see which events this \
+             kernel lacks"
+        }
         PieceKind::Unknown => "the events don't say: see which events this kernel lacks",
     }
 }

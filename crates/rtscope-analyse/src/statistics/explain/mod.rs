@@ -4,8 +4,8 @@
 //! the thread came to run on. Nested interrupts are taken off what they interrupted. What the events don't show is a
 //! piece of its own, `unknown`.
 //!
-//! How certain: a piece is `measured` where events bound it and name its cause, a `lower-bound` where they show the cause
-//! for a part of it only, and `unknown` where only its length is known.
+//! A piece is `measured` if events bound it and name its cause, a `lower-bound` if they show the cause for a part of it
+//! only, and `unknown` if only its length is known.
 
 pub mod agreement;
 mod cost;
@@ -258,11 +258,15 @@ impl Cut<'_> {
         name: String,
     ) -> Option<&mut Piece> {
         let ns = to_ns.checked_sub(from_ns).filter(|ns| *ns > 0)?;
+        let is_handler = matches!(kind, PieceKind::Interrupt | PieceKind::ExpiryWork);
+        let (kind, name, why) = match is_handler && ns >= LONG_HANDLER_NS && self.record.is_guest {
+            true => (PieceKind::Unknown, format!("{name} or a stop by the host"), LONG_HANDLER),
+            false => (kind, name, why(kind)),
+        };
         let certainty = match kind {
             PieceKind::Unknown => Certainty::Unknown,
             _ => Certainty::Measured,
         };
-        let why = why(kind);
         self.pieces.push(Piece { kind, name, at_ns: from_ns, ns, certainty, why, place: None });
         self.pieces.last_mut()
     }
@@ -523,9 +527,12 @@ const ORDINARY: i32 = 100;
 /// and the kernel's way into an interrupt comes before its first event.
 const HARDWARE_NS: u64 = 1_000;
 
-/// What was charged may be so much less than what passed though no host took it: the ways into and out of interrupts
-/// are outside of their events.
+/// The way into an interrupt is outside of its events, so this much less may be charged though no host took it.
 const STEAL_NS: u64 = 20_000;
+
+/// If an interrupt in a guest takes this long, the host more likely stopped the guest during it.
+const LONG_HANDLER_NS: u64 = 1_000_000;
+const LONG_HANDLER: &str = "interrupts rarely take this long: the host may have stopped the guest";
 
 /// What a switch takes at most where nothing else is in the way.
 const SWITCH_NS: u64 = 5_000;

@@ -157,6 +157,25 @@ fn a_softirq_that_the_timer_did_not_interrupt_had_interrupts_off() {
     assert_eq!([certainty(false), certainty(true)], [Certainty::Measured, Certainty::Unknown]);
 }
 
+/// The interrupt lasts from 1,000 to 3,500 us, or to 1,900 us.
+#[test]
+fn a_long_interrupt_of_a_guest_may_be_its_host() {
+    let late = |until_us: u64| {
+        let begun = event(1_000, 9, What::Enter(irq()));
+        spike(until_us, until_us + 6, &[begun, event(until_us, 9, What::Leave(irq()))])
+    };
+    let first = |until_us, is_guest| {
+        let record = ExplainRecord { is_guest, ..record(late(until_us)) };
+        let piece = explain(&record).remove(0).pieces.remove(0);
+        (piece.kind, piece.certainty, piece.name)
+    };
+    let known = (PieceKind::Interrupt, Certainty::Measured, "IRQ 9 (disk)".to_owned());
+    assert_eq!([first(1_900, true), first(3_500, false)], [known.clone(), known]);
+    let (kind, certainty, name) = first(3_500, true);
+    assert_eq!((kind, certainty), (PieceKind::Unknown, Certainty::Unknown));
+    assert_eq!(name, "IRQ 9 (disk) or a stop by the host");
+}
+
 #[test]
 fn a_host_that_took_the_cpu_is_told_by_what_the_thread_was_charged_with() {
     let charge = |at_us, ns| event(at_us, 9, What::Runtime { ns });

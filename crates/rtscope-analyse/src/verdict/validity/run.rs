@@ -45,8 +45,8 @@ fn is_reached(scene: &Scene, of: &CellSummary) -> bool {
     })
 }
 
-/// planned = recorded + missed, recorded = what is in the histogram, and the extremes and the sum can be those of its
-/// latencies, for each thread and cell. An import has the figures that its file has.
+/// Checks, for each thread and cell: planned = recorded + missed, recorded = the histogram's count, and minimum, maximum
+/// and sum agree with the buckets. The last check skips imports, which keep the figures of their file.
 pub(super) fn accounting(scene: &Scene) -> Option<Finding> {
     let wrong = |row: &&FigureRow| {
         row.planned != row.recorded + row.missed || row.recorded != row.histogram.count()
@@ -71,12 +71,11 @@ pub(super) fn accounting(scene: &Scene) -> Option<Finding> {
         cell.threads.iter().filter(is_wrong).map(|row| format!("{} on {}", cell.name, row.label))
     }));
     let sums = sums.map(|places| format!("planned = recorded + missed does not hold in: {places}"));
-    let contradictions = contradictions.map(|places| {
-        format!("the minimum, maximum or mean contradicts the histogram in: {places}")
-    });
+    let contradictions = contradictions
+        .map(|places| format!("the minimum, maximum or mean contradicts the histogram: {places}"));
     let text: Vec<String> = [sums, contradictions].into_iter().flatten().collect();
     let is_found = !text.is_empty();
-    is_found.then(|| Finding::new("accounting", Weight::Invalidates, text.join("; ")))
+    is_found.then(|| Finding::new("accounting", Weight::Invalidates, text.join(", and ")))
 }
 
 /// Slices of a thread or a cell that the record doesn't describe: they are in no figure.
@@ -198,7 +197,7 @@ mod tests {
         run.slices[1].max_ns += 500_000;
         assert_eq!(
             only(&run, "accounting", Weight::Invalidates),
-            "the minimum, maximum or mean contradicts the histogram in: rest on CPU 0"
+            "the minimum, maximum or mean contradicts the histogram: rest on CPU 0"
         );
     }
 
