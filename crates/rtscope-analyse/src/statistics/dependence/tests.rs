@@ -222,3 +222,27 @@ fn the_share_of_one_slow_cosine_of_two_follows_the_arc_sine() {
     let share = (std::f64::consts::FRAC_PI_2 * SLOW_BY_CHANCE).sin().powi(2);
     assert!((slow_share(3) - share).abs() < 1e-9 && share > SLOW.0);
 }
+
+/// A pause between two slices makes the blocks longer, and not more.
+#[test]
+fn blocks_stay_as_few_as_was_asked_for() {
+    let mut blocks = Blocks::bounded(Layout::default(), 4);
+    for start_ms in [0, 100_000] {
+        blocks.add(&slice(0, start_ms, 1_000, 1, 0));
+    }
+    assert!(blocks.span() <= 4, "{}", blocks.span());
+}
+
+/// By hand: all that varies is one slow cosine, 3.1 times what independent wake-ups have in all slow ones. Less what these
+/// have, it is more than what varies in all.
+#[test]
+fn what_varies_slowly_alone_is_refused() {
+    let blocks = 20;
+    let energy = 3.1 * f64::from(waves_in(blocks));
+    let height = (energy / (blocks as f64 / 2.0)).sqrt();
+    let cosine =
+        |n: usize| height * (std::f64::consts::PI * (n as f64 + 0.5) / blocks as f64).cos();
+    let residuals: Vec<f64> = (0..blocks).map(cosine).collect();
+    let found = of_residuals(1_000.0, &residuals, blocks as f64, 1);
+    assert!(matches!(found, Err(IntervalRefusal::Slow)), "{found:?}");
+}

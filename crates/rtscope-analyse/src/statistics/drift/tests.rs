@@ -241,3 +241,11 @@ fn a_typical_step_is_the_median_and_the_variance_does_not_depend_on_the_start() 
     let ratio = |at: &[u64]| variance_ratio(at, &numbers).expect("enough activations").0;
     assert!((ratio(&at) / ratio(&later) - 1.0).abs() < 1e-3);
 }
+
+#[test]
+fn a_steady_drift_deviates_nowhere_from_its_line() {
+    let steady = program(Sleep::Relative, std::iter::repeat_n(50_000, 400));
+    let found = judge(&thread(Some(Sleep::Relative), Some(10 * MS), steady)).expect("a drift");
+    let (off_ns, drift_ns) = (found.deviation_ns_max, found.drift_ns_per_hour);
+    assert!(off_ns < 10.0 && drift_ns > 1e9, "{off_ns} off, {drift_ns} in an hour");
+}

@@ -525,6 +525,10 @@ mod tests {
         let less = SchedulingRules { rt_runtime_ns: Some(900 * MS), ..off };
         assert_eq!(real_time_share(&less), Some(900 * MS));
         assert_eq!(real_time_share(&rules("0")), None);
+        // A server that may not run leaves everything.
+        let idle = FairServer { runtime_ns: 0, period_ns: 1_000 * MS };
+        let off = SchedulingRules { fair_server: Some(idle), ..rules("0") };
+        assert_eq!(real_time_share(&off), None);
         // FIFO 1900 ms, ordinary 30 ms: after 900 ms it gets its 30.
         let jobs = [job(Policy::Fifo, 50, "0", 1900), job(Policy::Other, 0, "0", 30)];
         assert_eq!(in_ms(&jobs, &less), [1930, 930]);
