@@ -357,7 +357,7 @@ fn a_run_ends_as_soon_as_its_claim_is_decided() {
     assert_eq!((done.status.code(), cause("open")), (Some(3), vec!["duration".into()]));
     let open = json(here, "report open --json")["requirements"][0]["sentence"].to_string();
     assert!(
-        open.contains("which is too short: the claim needs 3 h 41 min 19 s, so at best 3 h "),
+        open.contains("which is too short: the claim needs 3 h 41 min 20 s, so at best 3 h "),
         "{open}"
     );
 }
