@@ -375,4 +375,16 @@ mod tests {
         assert_eq!(clock.at_ns(&stretch(99, 0)), None);
         assert_eq!(clock.at_ns(&stretch(1_100, 6_001)), None);
     }
+
+    #[test]
+    fn the_worst_of_a_record_is_its_latest_wake_up_and_the_first_of_equal_ones() {
+        let plan = "name = 'p'\n[[phase]]\nname = 'a'\nduration = '2s'";
+        let mut latencies = vec![5_000u64; 2_000];
+        (latencies[700], latencies[1_500]) = (90_000, 90_000);
+        let record = Run::new(plan, 1).cell(0, &[&latencies]).end().record();
+        let worst = worst_of(&record).expect("a wake-up");
+        assert_eq!((worst.cell, worst.latency_ns), (0, 90_000));
+        let first = record.slices.iter().map(|slice| slice.max_at_ns).min();
+        assert_eq!(Some(worst.at_ns), first);
+    }
 }

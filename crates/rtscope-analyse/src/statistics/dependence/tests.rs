@@ -1,3 +1,5 @@
+use rtscope_model::histogram::Unplaced;
+
 use super::*;
 use crate::statistics::random::Random;
 
@@ -23,7 +25,7 @@ fn slice(thread: u32, start_ms: u64, length_ms: u64, late: u64, omitted: u64) ->
         max_cpu: 0,
         sum_ns: 0,
         bins: vec![(5, all - late), (90, late)],
-        unplaced: rtscope_model::histogram::Unplaced::default(),
+        unplaced: Unplaced::default(),
         omitted: vec![(70, omitted)],
         omitted_extent: rtscope_model::slice::Extent::default(),
         frames: None,
@@ -245,4 +247,17 @@ fn what_varies_slowly_alone_is_refused() {
     let residuals: Vec<f64> = (0..blocks).map(cosine).collect();
     let found = of_residuals(1_000.0, &residuals, blocks as f64, 1);
     assert!(matches!(found, Err(IntervalRefusal::Slow)), "{found:?}");
+}
+
+#[test]
+fn latencies_without_a_bucket_are_in_a_class_and_blocks_are_counted_from_the_first() {
+    let mut blocks = Blocks::new(Layout::default());
+    for second in [3, 5] {
+        let unplaced = Unplaced { count: 4, from_ns: 1_000_000 };
+        blocks.add(&Slice { unplaced, ..slice(0, second * 1_000, 1_000, 0, 0) });
+    }
+    assert_eq!(blocks.span(), 3);
+    let class = CLASSES.index(1_000_000);
+    let classes = blocks.blocks.values().map(|block| block.measured.classes.contains(&(class, 4)));
+    assert_eq!(classes.collect::<Vec<bool>>(), [true, true]);
 }

@@ -249,3 +249,28 @@ fn a_steady_drift_deviates_nowhere_from_its_line() {
     let (off_ns, drift_ns) = (found.deviation_ns_max, found.drift_ns_per_hour);
     assert!(off_ns < 10.0 && drift_ns > 1e9, "{off_ns} off, {drift_ns} in an hour");
 }
+
+/// Steps that vary by half more than the sleeps say nothing, and those that vary three times as much do.
+#[test]
+fn only_a_clear_difference_of_steps_and_sleeps_decides() {
+    let of = |step_ns: u64, sleep_ns: u64| {
+        let vary = |n: u64, by_ns: u64| 10 * MS + n % 3 * by_ns;
+        let mut expiry_ns = 1_000 * MS;
+        let activations: Vec<LoopActivation> = (0..64)
+            .map(|n| {
+                expiry_ns += vary(n, step_ns);
+                LoopActivation {
+                    armed_ns: expiry_ns - vary(n / 3, sleep_ns),
+                    expiry_ns,
+                    woke_ns: expiry_ns,
+                }
+            })
+            .collect();
+        let expiries: Vec<u64> = activations.iter().map(|one| one.expiry_ns).collect();
+        of_sleeps(&activations, Some(&expiries))
+    };
+    assert_eq!(of(150_000, 100_000), Behaviour::Unknown);
+    assert_eq!(of(100_000, 150_000), Behaviour::Unknown);
+    assert_eq!(of(300_000, 100_000), Behaviour::Relative);
+    assert_eq!(of(100_000, 300_000), Behaviour::Absolute);
+}

@@ -266,4 +266,12 @@ mod tests {
         let late = explained(vec![piece(ExpiryWork, "timer", 900, 6)]);
         assert_eq!(compare(&[one], &[late]).without_events, 1);
     }
+
+    #[test]
+    fn softirqs_are_compared_by_name_unless_the_instructions_have_none() {
+        let [named, unnamed] =
+            ["NET_RX", SOFTIRQS].map(|name| piece(PieceKind::Softirq, name, 0, 50));
+        let found = names(&[named, unnamed], &[], false);
+        assert_eq!(found.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["NET_RX"]);
+    }
 }

@@ -325,4 +325,9 @@ mod tests {
         let compared = compare(&slow, &fast, None);
         assert!(compared.is_err() || compared.expect("few").alignment.missing_in_first > 100);
     }
+
+    #[test]
+    fn a_median_step_is_one_of_the_steps() {
+        assert_eq!(median_step(&[100.0, 110.0, 125.0, 126.0]), 10.0);
+    }
 }

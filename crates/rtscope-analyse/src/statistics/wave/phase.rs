@@ -180,3 +180,22 @@ fn allan(run: &[Numbered], errors: &[f64], period_ns: f64) -> Vec<Allan> {
     };
     octaves.take_while(|m| 2 * m < phase.len()).filter_map(deviation).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_through_edges_that_lie_on_one() {
+        let (at_0, period_ns) = line_through(&[(1, 15.0), (2, 25.0), (4, 45.0)]).expect("a line");
+        assert!((at_0 - 5.0).abs() < 1e-9 && (period_ns - 10.0).abs() < 1e-9);
+        assert_eq!(line_through(&[(1, 15.0)]), None);
+    }
+
+    /// By hand: the middle edge of three is 30 ns late, so the errors from the line are -10, 20 and -10 ns.
+    #[test]
+    fn jitter_is_the_error_from_the_line() {
+        let fit = judge(&[vec![1_000, 2_030, 3_000]]).expect("three edges");
+        assert!((fit.tie_ns_rms - 200f64.sqrt()).abs() < 1e-9, "{fit:?}");
+    }
+}

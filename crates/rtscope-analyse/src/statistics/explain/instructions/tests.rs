@@ -514,3 +514,15 @@ fn on_arm64_a_fault_is_what_the_code_caused_and_interrupts_off_have_their_functi
     let expected = "; disabled in do_syscall_64 (el0t_64_sync), enabled again in release_pages (do_syscall_64)";
     assert!(place.ends_with(expected), "{place}");
 }
+
+#[test]
+fn the_parts_of_a_path_are_in_the_order_of_time() {
+    let paths = Paths {
+        expiry_to_interrupt: Some(1),
+        interrupt_to_wakeup: Some(2),
+        wakeup_to_switch: Some(3),
+        switch_to_user: Some(4),
+        user_to_clock: Some(5),
+    };
+    assert_eq!(paths.parts(), [1, 2, 3, 4, 5].map(Some));
+}
