@@ -20,7 +20,7 @@ use crate::{
         claim,
         dependence::IntervalRefusal,
         exceedance,
-        explain::{culprits, explain},
+        explain::{Culprit, culprits, explain},
         quantile,
     },
 };
@@ -94,14 +94,17 @@ pub fn next_step(judgement: &Judgement, record: &Record) -> Option<NextStep> {
 fn against_culprit(record: &Record) -> Option<NextStep> {
     let explained = record.explained.as_deref()?;
     let found = culprits(&explain(explained), explained.is_preempt_rt, explained.is_guest);
-    let first = found.first()?;
-    let text = format!(
-        "{} took the most time of the late wake-ups, up to {} in one. {}, then measure again.",
-        first.name,
-        exact_us(first.worst_ns),
-        capitalised(first.remedy.trim_end_matches('.'))
-    );
-    Some(NextStep::new("remove-culprit", text))
+    Some(NextStep::new("remove-culprit", remedy_text(found.first()?)))
+}
+
+fn remedy_text(culprit: &Culprit) -> String {
+    format!(
+        "The largest part of the delays was {}, {}: up to {} in one wake-up. {}, then measure again.",
+        culprit.kind.text(),
+        culprit.name,
+        exact_us(culprit.worst_ns),
+        capitalised(culprit.remedy.trim_end_matches('.'))
+    )
 }
 
 fn capitalised(text: &str) -> String {
@@ -365,6 +368,7 @@ mod tests {
     use rtscope_model::environment::{Environment, Preemption};
 
     use super::*;
+    use crate::statistics::explain::PieceKind;
     use crate::{judge, test_support::Run};
 
     fn plan(require: &str) -> String {
@@ -492,5 +496,23 @@ mod tests {
         assert_eq!(step(&guest).code, "resolve-findings");
         guest.plan = plan("");
         assert_eq!(step(&guest).code, "give-deadline", "a guest without a requirement");
+    }
+
+    #[test]
+    fn what_delayed_most_is_named_as_in_the_table_of_causes() {
+        let culprit = Culprit {
+            kind: PieceKind::Steal,
+            name: "whatever ran".to_owned(),
+            count: 2,
+            worst_ns: 6_814_711,
+            sum_ns: 7_000_000,
+            place: None,
+            remedy: "measure on the host",
+        };
+        assert_eq!(
+            remedy_text(&culprit),
+            "The largest part of the delays was CPU taken by the host, whatever ran: up to 6,814.711 us in one \
+             wake-up. Measure on the host, then measure again."
+        );
     }
 }
