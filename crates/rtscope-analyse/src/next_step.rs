@@ -368,8 +368,7 @@ mod tests {
     use rtscope_model::environment::{Environment, Preemption};
 
     use super::*;
-    use crate::statistics::explain::PieceKind;
-    use crate::{judge, test_support::Run};
+    use crate::{judge, statistics::explain::PieceKind, test_support::Run};
 
     fn plan(require: &str) -> String {
         format!(

@@ -26,14 +26,9 @@ pub fn us(ns: u64) -> String {
 /// Like [`us`], with the given rounding. Round the ends of an interval outwards with it.
 #[must_use]
 pub fn us_rounded(ns: u64, rounding: Rounding) -> String {
-    let in_steps_of = |step_ns: u64| match rounding {
-        Rounding::Down => ns / step_ns,
-        Rounding::Nearest => ns.saturating_add(step_ns / 2) / step_ns,
-        Rounding::Up => ns.div_ceil(step_ns),
-    };
-    match in_steps_of(100) {
+    match rounding.steps(ns, 100) {
         tenths @ 0..10_000 => format!("{}.{}", tenths / 10, tenths % 10),
-        _ => grouped(in_steps_of(1_000)),
+        _ => grouped(rounding.steps(ns, 1_000)),
     }
 }
 
@@ -44,9 +39,6 @@ pub fn exact_us(ns: u64) -> String {
     format!("{}.{:03} us", grouped(ns / 1_000), ns % 1_000)
 }
 
-/// Tolerance for floating-point error before rounding, in steps of the last digit.
-pub(crate) const EXACT: f64 = 1e-9;
-
 /// A rate with three digits: `0.012`, `12.3`, `12,345`.
 #[must_use]
 pub fn per_second(rate: f64) -> String {
@@ -56,18 +48,13 @@ pub fn per_second(rate: f64) -> String {
 /// Like [`per_second`], with the given rounding. Round the ends of an interval outwards with it.
 #[must_use]
 pub fn per_second_rounded(rate: f64, rounding: Rounding) -> String {
-    let in_steps = |steps: f64| match rounding {
-        Rounding::Down => (rate * steps + EXACT).floor() / steps,
-        Rounding::Nearest => (rate * steps).round() / steps,
-        Rounding::Up => (rate * steps - EXACT).ceil() / steps,
-    };
     for (decimals, steps, below) in [(3, 1_000.0, 1.0), (2, 100.0, 10.0), (1, 10.0, 100.0)] {
-        let rounded = in_steps(steps);
+        let rounded = rounding.whole(rate * steps) / steps;
         if rounded < below {
             return format!("{rounded:.decimals$}");
         }
     }
-    grouped(in_steps(1.0) as u64)
+    grouped(rounding.whole(rate) as u64)
 }
 
 /// A frequency in three digits.

@@ -17,6 +17,41 @@ pub enum Rounding {
     Up,
 }
 
+/// Tolerance for floating-point error before rounding, in steps of the last digit.
+const EXACT: f64 = 1e-9;
+
+impl Rounding {
+    /// A number as a whole number.
+    #[must_use]
+    pub fn whole(self, number: f64) -> f64 {
+        match self {
+            Rounding::Down => (number + EXACT).floor(),
+            Rounding::Nearest => number.round(),
+            Rounding::Up => (number - EXACT).ceil(),
+        }
+    }
+
+    /// How many steps of this size a number has.
+    #[must_use]
+    pub fn steps(self, number: u64, step: u64) -> u64 {
+        match self {
+            Rounding::Down => number / step,
+            Rounding::Nearest => number.saturating_add(step / 2) / step,
+            Rounding::Up => number.div_ceil(step),
+        }
+    }
+
+    /// The direction for a figure that gets smaller as the other one gets larger: a time for a rate.
+    #[must_use]
+    pub const fn reversed(self) -> Rounding {
+        match self {
+            Rounding::Down => Rounding::Up,
+            Rounding::Nearest => Rounding::Nearest,
+            Rounding::Up => Rounding::Down,
+        }
+    }
+}
+
 /// Units in which a duration may be written, longest suffix first so that `ms` is not read as `s`.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
@@ -86,12 +121,7 @@ impl fmt::Display for Nanos {
 /// `ns` in a unit of at least 100 ns: up to two decimals, without trailing zeros.
 fn significant(ns: u64, unit_ns: u64, rounding: Rounding) -> String {
     let (decimals, of_unit) = if ns < 10 * unit_ns { (2, 100) } else { (1, 10) };
-    let step_ns = unit_ns / of_unit;
-    let steps = match rounding {
-        Rounding::Down => ns / step_ns,
-        Rounding::Nearest => (ns + step_ns / 2) / step_ns,
-        Rounding::Up => ns.div_ceil(step_ns),
-    };
+    let steps = rounding.steps(ns, unit_ns / of_unit);
     let text = format!("{:.decimals$}", steps as f64 / of_unit as f64);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),

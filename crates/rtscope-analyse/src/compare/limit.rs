@@ -10,10 +10,7 @@ use super::{
     ratio::{self, Counted, ShareRatio},
     sample::{Reading, Run, Sample},
 };
-use crate::{
-    number::{EXACT, grouped},
-    statistics::dependence::IntervalRefusal,
-};
+use crate::{number::grouped, statistics::dependence::IntervalRefusal};
 
 /// How often a limit is reached on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -270,9 +267,8 @@ pub(crate) fn times(ratio: f64, rounding: Rounding) -> String {
         r => 10f64.powf(r.log10().floor() - 1.0).max(f64::MIN_POSITIVE),
     };
     let rounded = match rounding {
-        Rounding::Down => (ratio / step + EXACT).floor() * step,
         Rounding::Nearest => ratio,
-        Rounding::Up => (ratio / step - EXACT).ceil() * step,
+        _ => rounding.whole(ratio / step) * step,
     };
     match ratio {
         r if r >= 99.5 => grouped(rounded.round() as u64),

@@ -17,7 +17,7 @@ use super::{
     sample::{Buckets, Run, Sample},
 };
 use crate::{
-    number::{EXACT, us},
+    number::us,
     statistics::{dependence::IntervalRefusal, quantile},
 };
 
@@ -248,12 +248,8 @@ pub(crate) fn signed_us(ns: f64, rounding: Rounding) -> String {
         ns if ns < 999_950.0 => 100.0,
         _ => 1_000.0,
     };
-    let steps = match rounding {
-        Rounding::Down => (ns / step_ns + EXACT).floor(),
-        Rounding::Nearest => (ns / step_ns).round(),
-        Rounding::Up => (ns / step_ns - EXACT).ceil(),
-    };
-    let (sign, ns) = (if ns < 0.0 { "-" } else { "+" }, (steps * step_ns).abs());
+    let sign = if ns < 0.0 { "-" } else { "+" };
+    let ns = (rounding.whole(ns / step_ns) * step_ns).abs();
     if step_ns == 10.0 {
         format!("{sign}{:.2}", ns / 1e3)
     } else {

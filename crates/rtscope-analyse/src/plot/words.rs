@@ -41,11 +41,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
 
 /// A share as `1 in 2,500`. `rounding` applies to the share: a larger number means a smaller share.
 pub(crate) fn one_in(share: f64, rounding: Rounding) -> String {
-    let n = match rounding {
-        Rounding::Down => (1.0 / share).ceil(),
-        Rounding::Nearest => (1.0 / share).round(),
-        Rounding::Up => (1.0 / share).floor(),
-    };
+    let n = rounding.reversed().whole(1.0 / share);
     if !(n.is_finite() && n < 1e18) {
         return "none".to_owned();
     }

@@ -259,12 +259,8 @@ fn once_in(per_second: f64, rounding: Rounding) -> String {
     if per_second <= 0.0 {
         return "never".to_owned();
     }
-    let rounding = match rounding {
-        Rounding::Down => Rounding::Up,
-        Rounding::Nearest => Rounding::Nearest,
-        Rounding::Up => Rounding::Down,
-    };
-    format!("once in {}", Nanos::from_secs(1).scaled(1.0 / per_second).rounded(rounding))
+    let time = Nanos::from_secs(1).scaled(1.0 / per_second);
+    format!("once in {}", time.rounded(rounding.reversed()))
 }
 
 /// Limits in steps of 1, 2 and 5 times a power of ten, in nanoseconds and at least 1 us, from the

@@ -163,16 +163,16 @@ fn mean(row: &FigureRow, limit_ns: u64) -> Option<Answer> {
     };
     let low_ns = (mean_ns - margins_ns.below).max(0.0);
     let high_ns = below_ns.unwrap_or(mean_ns) + margins_ns.above;
-    let (requirement_ns, limit_ns) = (limit_ns, limit_ns as f64);
-    let (verdict, open) = if high_ns < limit_ns {
+    let limit = limit_ns as f64;
+    let (verdict, open) = if high_ns < limit {
         (Verdict::Pass, "")
-    } else if low_ns >= limit_ns {
+    } else if low_ns >= limit {
         (Verdict::Fail, "")
     } else {
         (Verdict::Inconclusive, INSIDE)
     };
-    let low = end(low_ns.floor() as u64, Rounding::Down, requirement_ns);
-    let high = end(high_ns.ceil() as u64, Rounding::Up, requirement_ns);
+    let low = end(low_ns.floor() as u64, Rounding::Down, limit_ns);
+    let high = end(high_ns.ceil() as u64, Rounding::Up, limit_ns);
     let interval = format!("95 % interval {low} to {high}");
     Some((verdict, format!("{value}, {interval}{open}")))
 }
