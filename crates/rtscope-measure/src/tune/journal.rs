@@ -214,7 +214,6 @@ impl Journal {
         let write = || {
             let path = dir.join(Owner::own()?.file_name());
             write_lines(&path, changes)?;
-            File::open(dir)?.sync_all()?;
             Ok(Journal { path })
         };
         write().map_err(|source| TuneError::Journal {
@@ -267,11 +266,7 @@ pub(super) fn narrow(path: &Path, changes: &[Change]) -> io::Result<()> {
     for change in changes {
         text += &(serde_json::to_string(change)? + "\n");
     }
-    let part = path.with_extension("part");
-    let _ = fs::remove_file(&part);
-    write_anew(&part, &text)?;
-    fs::rename(&part, path)?;
-    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    write_whole(path, &text)
 }
 
 fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
@@ -282,14 +277,39 @@ fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
         text += &serde_json::to_string(change)?;
         text.push('\n');
     }
-    write_anew(path, &text)
+    write_whole(path, &text)
 }
 
-/// Writes a file that isn't there yet, for its owner only. It is on the disk when this returns.
-fn write_anew(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+/// Writes a file for its owner only, whole or not at all. It is on the disk when this returns.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let part = path.with_extension(PART);
+    let _ = fs::remove_file(&part);
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    };
+    let written = write();
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+/// Ending of a journal that is being written.
+const PART: &str = "part";
+
+/// Removes what processes were writing when they were killed: they had not changed what it names. Nobody writes a
+/// journal without the lock.
+pub(super) fn remove_parts(dir: &Path, _lock: &Lock) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == PART) {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -339,6 +359,13 @@ pub(super) fn named(dir: &Path) -> io::Result<Vec<(Author, PathBuf)>> {
     Ok(found)
 }
 
+/// Whether the folder has a journal of somebody else, which is not believed.
+pub(super) fn find_foreign(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths: Vec<PathBuf> = named(dir)?.into_iter().map(|(_, path)| path).collect();
+    paths.retain(|path| !is_own_file(path) && path.symlink_metadata().is_ok());
+    Ok(paths)
+}
+
 /// Every journal of this user in a folder, in the order of [`named`].
 pub(super) fn find_all(dir: &Path) -> io::Result<Vec<Found>> {
     let own = named(dir)?.into_iter().filter(|(_, path)| is_own_file(path));
@@ -371,9 +398,10 @@ pub(super) fn parse(author: Author, bytes: &[u8], path: PathBuf) -> Found {
         of_earlier_boot: false,
     };
     let text = String::from_utf8_lossy(bytes);
-    // A line that was cut short is of a process that was killed while it wrote: it had changed nothing yet.
-    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-    for (i, line) in whole.lines().enumerate() {
+    if text.is_empty() {
+        found.damaged.push("it is empty".to_owned());
+    }
+    for (i, line) in text.lines().enumerate() {
         if i == 0
             && let Ok(heading) = serde_json::from_str::<Heading>(line)
         {

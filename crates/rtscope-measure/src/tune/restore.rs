@@ -9,7 +9,10 @@ use rtscope_sys::{Error, process, tree::Tree};
 
 use super::{
     change::{Change, ChangeKind},
-    journal::{Author, Found, Lock, Owner, find_all, find_left, is_file_of, named, narrow, parse},
+    journal::{
+        Author, Found, Lock, Owner, find_all, find_foreign, find_left, is_file_of, named, narrow,
+        parse, remove_parts,
+    },
     request::is_gone,
 };
 
@@ -84,8 +87,8 @@ impl fmt::Display for Restored {
 /// Restores what runs that are no longer alive have left changed. Empty when there is nothing to do.
 ///
 /// A value that somebody else has changed since is left alone and reported. A journal goes when
-/// nothing in it is left to do; one with a damaged line is set aside under the ending `.damaged`, so
-/// that it is reported once.
+/// nothing in it is left to do; one with a damaged line, or an empty one, is set aside under the ending
+/// `.damaged`, so that it is reported once. A journal that isn't this user's is reported until it is removed.
 #[must_use]
 pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
     restore_all(tree, journal_dir, Found::is_left)
@@ -113,15 +116,19 @@ fn restore_all(tree: &Tree, journal_dir: &Path, is_over: impl Fn(&Found) -> bool
         to: String::new(),
         error: Some(error),
     };
-    let _lock = match Lock::take(journal_dir) {
+    let lock = match Lock::take(journal_dir) {
         Ok(lock) => lock,
         Err(error) => return vec![trouble(journal_dir, error.to_string())],
     };
-    let journals = match find_all(journal_dir) {
-        Ok(journals) => journals,
+    remove_parts(journal_dir, &lock);
+    let found = find_all(journal_dir).and_then(|own| Ok((own, find_foreign(journal_dir)?)));
+    let (journals, foreign) = match found {
+        Ok(found) => found,
         Err(error) => return vec![trouble(journal_dir, error.to_string())],
     };
-    let mut restored = Vec::new();
+    let ignored = "it is not a regular file of this user, so rtscope ignores it: remove it";
+    let mut restored: Vec<Restored> =
+        foreign.iter().map(|path| trouble(path, ignored.to_owned())).collect();
     for journal in journals.iter().rev().filter(|journal| is_over(journal)) {
         restored.extend(journal.damaged.iter().map(|line| trouble(&journal.path, line.clone())));
         let failed = match journal.of_earlier_boot {
@@ -176,7 +183,7 @@ impl fmt::Display for Holder {
             [] => "settings".to_owned(),
             names => names.join(", "),
         };
-        write!(f, "the rtscope with process number {} still holds {settings}", self.pid)?;
+        write!(f, "rtscope process {} still holds {settings}", self.pid)?;
         f.write_str(" and restores what it changed when it ends")
     }
 }
@@ -221,7 +228,7 @@ fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> Ve
             RestoreOutcome::AsBefore | RestoreOutcome::Gone => continue,
             RestoreOutcome::Restored => None,
             RestoreOutcome::ChangedElsewhere(found) => Some(format!(
-                "somebody else has made it {found} since, so it is left alone; before, it was {}",
+                "it has been changed to {found} since, so rtscope leaves it alone; before the run, it was {}",
                 change.old
             )),
             RestoreOutcome::Failed(why) => {

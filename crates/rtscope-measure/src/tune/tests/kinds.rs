@@ -192,7 +192,7 @@ fn threads_of_the_kernel_get_a_policy_by_their_name() {
     let stat = fs::read_to_string("/proc/self/stat").expect("own stat");
     user.fake.file(&format!("proc/{}/stat", std::process::id()), &stat);
     let error = user.refused(&[("thread-affinity", "0@*")]).to_string();
-    assert!(error.contains("no kernel thread") && error.contains("rtscope ps"), "{error}");
+    assert!(error.contains("is not a kernel thread") && error.contains("rtscope ps"), "{error}");
     own.stop();
 }
 
@@ -355,7 +355,7 @@ fn services_are_stopped_and_started_again() {
     let error = bench.refused(&[("services", "tuned")]).to_string();
     assert!(error.contains("tuned.service isn't installed"), "{error}");
     let error = bench.refused(&[("services", "sshd")]).to_string();
-    assert!(error.contains("is not a value of services"), "{error}");
+    assert!(error.contains("is not a valid value for services"), "{error}");
     let error = Bench::new().refused(&[("services", "irqbalance")]).to_string();
     assert!(error.contains("systemd doesn't run here"), "{error}");
 }
@@ -445,11 +445,11 @@ fn a_shield_needs_cgroups_and_a_cpu_for_the_rest() {
     assert!(refused("0-1").contains("are all that this machine has"));
     assert!(refused("3").contains("CPU 3 is not online"));
     for value in ["", "isolated", "isolated@", "member@1", "a"] {
-        assert!(refused(value).contains("is not a value of shield"), "{value}");
+        assert!(refused(value).contains("is not a valid value for shield"), "{value}");
     }
     bench.fake.file("sys/fs/cgroup/cgroup.controllers", "cpu cpuset io\n");
     bench.fake.file("sys/fs/cgroup/rtscope-shield/cpuset.cpus", "1\n");
-    assert!(refused("1").contains("no journal names it"), "{}", refused("1"));
+    assert!(refused("1").contains("no journal mentions it"), "{}", refused("1"));
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn what_somebody_else_changed_since_is_left_alone() {
     bench.left(&line("throttling", THROTTLING, "950000", "-1"));
     let [restored] = bench.restore().try_into().expect("one");
     let text = restored.to_string();
-    assert!(text.contains("800000") && text.contains("before, it was 950000"), "{text}");
+    assert!(text.contains("800000") && text.contains("before the run, it was 950000"), "{text}");
     assert_eq!(bench.fake.read(THROTTLING), "800000");
     assert_eq!(bench.journals(), [""; 0]);
 
@@ -186,15 +186,57 @@ fn damaged_lines_are_reported_once_and_the_rest_is_restored() {
 
 #[test]
 fn a_run_that_was_killed_while_it_wrote_its_journal_leaves_nothing_to_do() {
-    let whole =
-        line("throttling", THROTTLING, "950000", "-1") + &line("thp", HUGE, "madvise", "never");
-    for length in 0..whole.len() {
+    let bench = Bench::new();
+    let part = bench.journals.path().join(NOBODY).with_extension("part");
+    fs::write(part, line("throttling", THROTTLING, "950000", "-1")).expect("a part");
+    assert_eq!(bench.restore(), []);
+    assert_eq!(bench.fake.read(THROTTLING), "950000");
+    assert_eq!(bench.journals(), [""; 0]);
+}
+
+/// A journal has its name only when it is whole, so one with a torn line was damaged later.
+#[test]
+fn a_torn_journal_is_reported_wherever_it_was_cut() {
+    let first = line("throttling", THROTTLING, "950000", "-1");
+    let whole = first.clone() + &line("thp", HUGE, "madvise", "never");
+    // At the end of a line, and without its newline, nothing can be seen.
+    let ends = [first.len() - 1, first.len(), whole.len() - 1];
+    for length in (0..whole.len()).filter(|length| !ends.contains(length)) {
         let bench = Bench::new();
+        bench.fake.file(THROTTLING, "-1\n");
         bench.left(&whole[..length]);
-        assert_eq!(bench.restore(), [], "{length} bytes");
-        assert_eq!(bench.fake.read(THROTTLING), "950000");
-        assert_eq!(bench.journals(), [""; 0], "{length} bytes");
+        let restored = bench.restore();
+        let torn = |one: &Restored| one.setting == "journal" && one.error.is_some();
+        assert!(restored.iter().any(torn), "{length} bytes: {restored:?}");
+        let expected = if length < first.len() { "-1" } else { "950000" };
+        assert_eq!(bench.fake.read(THROTTLING), expected, "{length} bytes");
+        assert_eq!(bench.journals(), ["4194999-1.damaged"], "{length} bytes");
     }
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_leaves_no_part_of_it() {
+    let bench = Bench::new();
+    let applied = bench.applied(&[("thp", "never")]);
+    let own = bench.journals();
+    applied.restore(&mut |_| {});
+    // A folder in the journal's place can't be replaced by a file.
+    fs::create_dir(bench.journals.path().join(&own[0])).expect("a folder");
+    let error = bench.refused(&[("thp", "never")]).to_string();
+    assert!(error.contains("write a journal to"), "{error}");
+    assert_eq!((bench.fake.read(HUGE), bench.journals()), ("madvise".to_owned(), own));
+}
+
+#[test]
+fn a_journal_that_is_no_file_of_this_user_is_reported_and_not_believed() {
+    let bench = Bench::new();
+    bench.fake.file(THROTTLING, "-1\n");
+    let real = bench.journals.path().join("real");
+    fs::write(&real, line("throttling", THROTTLING, "950000", "-1")).expect("a file");
+    std::os::unix::fs::symlink(&real, bench.journals.path().join(NOBODY)).expect("a link");
+    let [restored] = bench.restore().try_into().expect("one");
+    assert!(restored.error.is_some_and(|why| why.contains("ignores it")), "{}", restored.path);
+    assert_eq!(bench.fake.read(THROTTLING), "-1");
 }
 
 #[test]

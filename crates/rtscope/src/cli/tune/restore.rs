@@ -45,19 +45,19 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return permanent(args, &root_of(args.root.as_deref())?);
     }
     if args.root.is_some() {
-        let text = "--root: only files can be restored there: give --persist or --boot";
+        let text = "--root: only files can be restored there: add --persist or --boot";
         return Err(Refused(text.to_owned()).into());
     }
     let journal = tune::journal_dir();
-    let kept = leftovers::said(tune::restore_kept(&Tree::default(), &journal));
+    let kept = leftovers::said(&tune::restore_kept(&Tree::default(), &journal));
     let left = leftovers::restore();
     let (found, sound) = (kept.0 + left.0, kept.1 && left.1);
     for holder in tune::holders(&journal) {
         print(&format!("{holder}\n"))?;
     }
     print(match (found, sound) {
-        (0, true) => "no setting is kept or left changed\n",
-        (_, true) => "every setting that was kept or left is as it was\n",
+        (0, true) => "no setting to restore: none was kept or left changed\n",
+        (_, true) => "every setting that was kept or left changed is restored\n",
         (_, false) => "not every setting is as it was: see above\n",
     })?;
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))
