@@ -48,9 +48,12 @@ exec "$1/$2/rtscope" fleet-agent "$3" --base "$1" --job "$2" ${4:+"$4"} ${5:+"$5
 /// What [`ASK`] says where the job is no more.
 const GONE: &str = "\"gone\"";
 
-/// Makes the program of the copy: a new file, which a broken connection's last writer doesn't hold open.
-const INSTALL: &str =
-    r#"umask 077; cp "$1" "$2.new" && chmod 700 "$2.new" && mv "$2.new" "$2" && rm -f "$1""#;
+/// Makes the program of the copy: a new file, which a broken connection's last writer doesn't hold open. Without a copy,
+/// an earlier try made it, and its answer was lost.
+const INSTALL: &str = r#"
+[ ! -e "$1" ] && [ -e "$2" ] && exit 0
+umask 077; cp "$1" "$2.new" && chmod 700 "$2.new" && mv "$2.new" "$2" && rm -f "$1"
+"#;
 
 /// What the script says that takes a place and made nothing there.
 const MADE_NOTHING: i32 = 3;
@@ -229,9 +232,7 @@ impl<'a> Drive<'a> {
             return Err(FleetError::Taken { holder, seconds });
         }
         if !facts.base.is_absolute() {
-            return Err(FleetError::Place(
-                "its shell doesn't say where the job's folder is".to_owned(),
-            ));
+            return Err(FleetError::Place("its shell did not report the job's folder".to_owned()));
         }
         self.note(JobStep::Taken {
             base: facts.base.clone(),
@@ -279,7 +280,10 @@ impl<'a> Drive<'a> {
                 _ => return self.note(JobStep::Started),
             }
         }
-        Err(FleetError::Place("rtscope arrives damaged each time".to_owned()))
+        Err(FleetError::Place(
+            "every copy of rtscope arrived damaged: check the connection and the disk there"
+                .to_owned(),
+        ))
     }
 
     /// Copies a file, and goes on where a broken connection left it.
@@ -303,7 +307,7 @@ impl<'a> Drive<'a> {
             }
             if from == Some(found) {
                 return Err(FleetError::Place(format!(
-                    "the place takes {found} of {bytes} bytes and no more: is its disk full?"
+                    "the place accepted only {found} of {bytes} bytes: is its disk full?"
                 )));
             }
             have = Some(found);
@@ -565,6 +569,24 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", include_str!("scripts/take.sh"), "take"]).arg(folder).args([job, "60"]);
         command.stdout(std::process::Stdio::piped()).spawn().expect("starts")
+    }
+
+    #[test]
+    fn a_copy_whose_installation_was_not_heard_of_is_installed_once() {
+        let room = tempfile::tempdir().expect("a folder");
+        let [copy, program] = ["copy-1", "rtscope"].map(|name| room.path().join(name));
+        let install = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", INSTALL, "install"]).args([&copy, &program]);
+            command.status().expect("starts").success()
+        };
+        assert!(!install(), "there is no copy");
+        for bytes in ["a damaged copy", "the program"] {
+            fs::write(&copy, bytes).expect("a copy");
+            assert!(install() && install(), "the second time, the copy is gone");
+            assert_eq!(fs::read_to_string(&program).expect("a program"), bytes);
+            assert!(!copy.exists());
+        }
     }
 
     #[test]
