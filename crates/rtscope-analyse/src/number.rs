@@ -48,10 +48,10 @@ pub fn per_second(rate: f64) -> String {
 /// Like [`per_second`], with the given rounding. Round the ends of an interval outwards with it.
 #[must_use]
 pub fn per_second_rounded(rate: f64, rounding: Rounding) -> String {
-    for (decimals, steps, below) in [(3, 1_000.0, 1.0), (2, 100.0, 10.0), (1, 10.0, 100.0)] {
-        let rounded = rounding.whole(rate * steps) / steps;
+    for (decimals, below) in [(3, 1.0), (2, 10.0), (1, 100.0)] {
+        let rounded = rounding.decimals(rate, decimals);
         if rounded < below {
-            return format!("{rounded:.decimals$}");
+            return format!("{rounded:.0$}", decimals as usize);
         }
     }
     grouped(rounding.whole(rate) as u64)

@@ -62,7 +62,7 @@ pub fn document(judgement: &Judgement, record: &Record) -> Value {
         for key in ["culprits", "spikes"] {
             document[key] = of_late[key].take();
         }
-        document["watch_cost"] = json!(cost(record, explained));
+        document["watch_cost"] = json!(cost(record, &explained.pauses));
     }
     document
 }

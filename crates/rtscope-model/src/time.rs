@@ -31,6 +31,13 @@ impl Rounding {
         }
     }
 
+    /// A number with so many decimals, and never `-0`.
+    #[must_use]
+    pub fn decimals(self, number: f64, decimals: i32) -> f64 {
+        let steps = 10f64.powi(decimals);
+        self.whole(number * steps) / steps + 0.0
+    }
+
     /// How many steps of this size a number has.
     #[must_use]
     pub fn steps(self, number: u64, step: u64) -> u64 {
@@ -145,7 +152,9 @@ fn long_duration(total_s: u64) -> String {
 
 /// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a duration: write a number and a unit, as 200us, 1ms, 5s, 10min, 6h")]
+#[error(
+    "{0:?} is not a duration: write a number and a unit, for example 200us, 1ms, 5s, 10min or 6h"
+)]
 pub struct NotADuration(String);
 
 impl FromStr for Nanos {
@@ -262,5 +271,9 @@ mod tests {
         assert_eq!(shown(200_000), ["200 us", "200 us"]);
         assert_eq!(shown(59_960_000_000), ["59.9 s", "60 s"]);
         assert_eq!(shown(90_000_000_001), ["1 min 30 s", "1 min 31 s"]);
+        let all = [Rounding::Down, Rounding::Nearest, Rounding::Up];
+        assert_eq!(all.map(|rounding| rounding.decimals(-1.26, 1)), [-1.3, -1.3, -1.2]);
+        assert_eq!(all.map(|rounding| rounding.decimals(0.3, 1)), [0.3; 3]);
+        assert_eq!(format!("{:+.1}", Rounding::Up.decimals(-0.04, 1)), "+0.0");
     }
 }

@@ -3,12 +3,12 @@
 use askama::Template;
 use rtscope_model::{
     drift::{DriftRecord, Periodic},
-    time::Nanos,
+    time::{Nanos, Rounding},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    number::{counted, grouped, per_second},
+    number::{counted, grouped, per_second_rounded},
     plot::{
         self,
         phase::{self, signed},
@@ -161,7 +161,7 @@ fn findings_text(thread: &Periodic, drift: &Drift) -> String {
         text += &format!("There is no 95 % interval: {}. Use a longer --duration. ", why.reason());
     }
     if drift.missed > 0 {
-        text += &format!("It skipped {}. ", counted(drift.missed, "period"));
+        text += &format!("It missed {}. ", counted(drift.missed, "period"));
     }
     text.trim_end().to_owned()
 }
@@ -195,7 +195,9 @@ fn row(thread: &Periodic, drift: &Drift) -> Row {
         mean: period(drift.period_ns_mean),
         drift: per_hour(drift.drift_ns_per_hour),
         interval: match drift.drift_ns_per_hour_low.zip(drift.drift_ns_per_hour_high) {
-            Some((low, high)) => format!("{} to {} ms/h", ms(low), ms(high)),
+            Some((low, high)) => {
+                format!("{} to {} ms/h", ms(low, Rounding::Down), ms(high, Rounding::Up))
+            }
             None => "no interval".to_owned(),
         },
         behaviour: match drift.behaviour {
@@ -209,12 +211,13 @@ fn row(thread: &Periodic, drift: &Drift) -> Row {
 
 /// A drift in nanoseconds per hour, for people.
 pub(super) fn per_hour(ns: f64) -> String {
-    format!("{} ms/h", ms(ns))
+    format!("{} ms/h", ms(ns, Rounding::Nearest))
 }
 
 /// Nanoseconds as milliseconds in three digits. All drifts have one unit, so that they can be compared at a glance.
-fn ms(ns: f64) -> String {
-    let text = per_second(ns.abs() / 1e6);
+fn ms(ns: f64, rounding: Rounding) -> String {
+    let rounding = if ns < 0.0 { rounding.reversed() } else { rounding };
+    let text = per_second_rounded(ns.abs() / 1e6, rounding);
     let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
     if ns < 0.0 && !is_zero { format!("-{text}") } else { text }
 }
@@ -444,8 +447,12 @@ mod tests {
 
     #[test]
     fn drifts_have_one_unit() {
-        let drifts = [367.2e9, 114.4e6, -45.6e3, -12.0, 0.0].map(ms);
-        assert_eq!(drifts, ["367,200", "114", "-0.046", "0.000", "0.000"]);
+        let drifts = |rounding| [367.2e9, 114.4e6, -45.6e3, -12.0, 0.0].map(|ns| ms(ns, rounding));
+        let nearest = ["367,200", "114", "-0.046", "0.000", "0.000"];
+        assert_eq!(drifts(Rounding::Nearest), nearest);
+        let ends = [Rounding::Down, Rounding::Up].map(drifts);
+        assert_eq!(ends[0], ["367,200", "114", "-0.046", "-0.001", "0.000"]);
+        assert_eq!(ends[1], ["367,200", "115", "-0.045", "0.000", "0.000"]);
     }
 
     #[test]

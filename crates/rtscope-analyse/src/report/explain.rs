@@ -7,7 +7,7 @@ use askama::Template;
 use rtscope_model::{
     explain::{ExplainRecord, Spike},
     record::Record,
-    time::Nanos,
+    time::{Nanos, Rounding},
 };
 use serde_json::{Value, json};
 
@@ -326,13 +326,14 @@ fn unexplained(record: &ExplainRecord, worst_ns: u64) -> Option<String> {
 
 /// What watching cost, in a sentence.
 fn cost_text(run: &Record, record: &ExplainRecord) -> String {
-    let signed = |ns: f64| format!("{:+.1}", ns / 1_000.0);
-    match cost(run, record) {
+    let signed =
+        |ns: f64, rounding: Rounding| format!("{:+.1}", rounding.decimals(ns / 1_000.0, 1));
+    match cost(run, &record.pauses) {
         Some(found) => format!(
             "Watching changed the mean latency by {} us (95 % interval {} to {} us), by {} in which nothing was recorded.",
-            signed(found.mean_ns),
-            signed(found.low_ns),
-            signed(found.high_ns),
+            signed(found.mean_ns, Rounding::Nearest),
+            signed(found.low_ns, Rounding::Down),
+            signed(found.high_ns, Rounding::Up),
             counted(found.pauses as u64, "pause")
         ),
         None => "What watching costs is not known: that needs a run of 35 s or more, with slices of a second at most."

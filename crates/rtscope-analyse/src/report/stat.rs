@@ -4,7 +4,7 @@ use askama::Template;
 use rtscope_model::{
     published::PublishedStatistic,
     stat::{Counted, CountedBy, CountedProgram, CounterRecord},
-    time::Nanos,
+    time::{Nanos, Rounding},
 };
 use serde_json::{Map, Value, json};
 
@@ -163,7 +163,8 @@ const HEADING_MAX: usize = 22;
 fn spread(mean: &Mean) -> String {
     match mean.high {
         Some(high) if mean.mean != 0.0 && high > mean.mean => {
-            format!(" +- {:.1} %", (high - mean.mean) / mean.mean * 100.0)
+            let share = (high - mean.mean) / mean.mean * 100.0;
+            format!(" +- {:.1} %", Rounding::Up.decimals(share, 1))
         }
         _ => String::new(),
     }
@@ -183,6 +184,7 @@ fn rows(record: &CounterRecord) -> Vec<Row> {
         ratio: match ratios.as_ref().and_then(|all| all[n].1) {
             None => String::new(),
             Some(MeanRatio { ratio, low: Some(low), high: Some(high) }) if high > low => {
+                let (low, high) = (Rounding::Down.decimals(low, 3), Rounding::Up.decimals(high, 3));
                 format!("{ratio:.3} ({low:.3} to {high:.3})")
             }
             Some(found) => format!("{:.3}", found.ratio),
@@ -196,7 +198,7 @@ fn notes(record: &CounterRecord) -> Vec<String> {
     let mut notes = Vec::new();
     if let CountedBy::Simulator(version) = &record.by {
         notes.push(format!(
-            "Simulated by {version}, which counts as a simple processor would, not this machine's. The counts don't \
+            "Simulated by {version}, which counts as a simple processor would, not as this machine's does. The counts don't \
              depend on the machine, and don't include what the kernel does for the program."
         ));
     }

@@ -4,6 +4,7 @@ use askama::Template;
 use rtscope_model::{
     published::PublishedStatistic,
     throughput::{SampledLatencies, ThroughputRecord, Transfer, TransportProtocol},
+    time::Rounding,
 };
 use serde_json::{Value, json};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -183,8 +184,10 @@ fn changed(protocol: TransportProtocol, alone: &[f64], beside: &[f64]) -> String
     let (low, high) = (percent(mean - half), percent(mean + half));
     let verdict = if low <= 0.0 && high >= 0.0 { ": not distinguishable from chance" } else { "" };
     format!(
-        "{what} {:+.1} % (95 % interval {low:+.1} to {high:+.1} %, over {}){verdict}.",
+        "{what} {:+.1} % (95 % interval {:+.1} to {:+.1} %, over {}){verdict}.",
         percent(mean),
+        Rounding::Down.decimals(low, 1),
+        Rounding::Up.decimals(high, 1),
         counted(logs.len() as u64, "window")
     )
 }
@@ -234,7 +237,7 @@ fn findings(record: &ThroughputRecord) -> Vec<String> {
         ));
     }
     if record.interrupted {
-        found.push("It was ended early.".to_owned());
+        found.push("The measurement was ended early.".to_owned());
     }
     found
 }
@@ -491,10 +494,10 @@ mod tests {
         // Logarithms of the ratios: -0.1, -0.2, -0.3; deviation 0.1, 4.3027 * 0.1 / sqrt(3) = 0.2484.
         let beside = [0.1f64, 0.2, 0.3].map(|log| (-log).exp());
         let text = changed(TransportProtocol::Tcp, &[1.0; 3], &beside);
-        let percent = |log: f64| format!("{:+.1}", (log.exp() - 1.0) * 100.0);
-        assert!(text.contains(&format!("by {} %", percent(-0.2))), "{text}");
-        let interval = format!("{} to {} %", percent(-0.4484), percent(0.0484));
-        assert!(text.contains(&interval) && text.contains("chance"), "{text}");
+        // exp(-0.4484) - 1 is -36.14 %, exp(-0.2) - 1 is -18.13 %, and exp(0.0484) - 1 is 4.96 %.
+        assert!(text.contains("by -18.1 %"), "{text}");
+        let interval = "-36.2 to +5.0 %";
+        assert!(text.contains(interval) && text.contains("chance"), "{text}");
         assert!(!changed(TransportProtocol::Tcp, &[1.0; 3], &[0.5; 3]).contains("chance"));
     }
 

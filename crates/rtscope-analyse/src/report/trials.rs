@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use askama::Template;
 use rtscope_model::{
     finding::{Finding, Weight},
-    time::Nanos,
+    time::{Nanos, Rounding},
 };
 use serde::Serialize;
 
@@ -169,9 +169,11 @@ fn values(figure: &TrialFigure) -> (String, String) {
     (text(figure.found), text(figure.tried))
 }
 
-fn percent(ratio: f64) -> String {
-    match 100.0 * (ratio - 1.0) {
-        change if ratio >= 10.0 && change.is_finite() => format!("{} times", grouped(ratio as u64)),
+fn percent(ratio: f64, rounding: Rounding) -> String {
+    match rounding.decimals(100.0 * (ratio - 1.0), 0) {
+        change if ratio >= 10.0 && change.is_finite() => {
+            format!("{} times", grouped(rounding.whole(ratio) as u64))
+        }
         change => format!("{change:+.0} %"),
     }
 }
@@ -180,9 +182,9 @@ fn percent(ratio: f64) -> String {
 fn change_text(change: TrialRatio) -> String {
     format!(
         "{}, 95 % interval {} to {}",
-        percent(change.ratio),
-        percent(change.low),
-        percent(change.high)
+        percent(change.ratio, Rounding::Nearest),
+        percent(change.low, Rounding::Down),
+        percent(change.high, Rounding::Up)
     )
 }
 
@@ -233,7 +235,8 @@ fn costs_text(trial: &Trial) -> Option<String> {
     let work = trial.costs.iter().filter(|cost| cost.what != POWER).map(|cost| cost.change.low);
     Some(match work.reduce(f64::min) {
         Some(least) => {
-            format!("none shown: no load did less than {:.0} % of its work", 100.0 * least)
+            let least = Rounding::Down.decimals(100.0 * least, 0);
+            format!("none shown: no load did less than {least:.0} % of its work")
         }
         None => "none shown".to_owned(),
     })

@@ -176,6 +176,20 @@ mod tests {
         }
     }
 
+    /// Neither the height of the points nor the steepness of the line says how far the points are from it.
+    #[test]
+    fn a_line_that_is_added_to_the_points_adds_to_the_slope_only() {
+        let all = spells(&mut Random::new(4), 2_000, 5, 45);
+        let of = |height: f64, steepness: f64| {
+            let point = |(i, late): (usize, &f64)| (i as f64, late + height + steepness * i as f64);
+            of_points(&all.iter().enumerate().map(point).collect::<Vec<_>>())
+        };
+        let (plain, moved) = (of(0.0, 0.0), of(1e4, 5.0));
+        let half = |slope: &Slope| *slope.half.as_ref().expect("an interval");
+        assert!((moved.value - plain.value - 5.0).abs() < 1e-6, "{moved:?} {plain:?}");
+        assert!((half(&moved) / half(&plain) - 1.0).abs() < 1e-6, "{moved:?} {plain:?}");
+    }
+
     #[test]
     fn what_is_too_little_is_refused_with_the_reason() {
         let mut random = Random::new(1);
@@ -184,9 +198,17 @@ mod tests {
             of_steps(&steps).half.expect_err("no interval")
         };
         assert_eq!(reason(vec![5.0; 200]), NoInterval::Few);
+        let few = |n: usize| {
+            let points: Vec<(f64, f64)> = (0..n).map(|i| (i as f64, (i % 7) as f64)).collect();
+            of_points(&points).half == Err(NoInterval::Few)
+        };
+        assert_eq!([few(ACTIVATIONS_MIN - 2), few(ACTIVATIONS_MIN - 1)], [true, false]);
         let one_spell =
             (0..800).map(|i| 10.0 * random.share() + f64::from(u8::from(i > 400)) * 500.0);
-        assert_eq!(reason(one_spell.collect()), NoInterval::Spells);
+        let one_spell: Vec<f64> = one_spell.collect();
+        let points: Vec<(f64, f64)> = (0..).map(f64::from).zip(one_spell.clone()).collect();
+        assert_eq!(of_points(&points).half.expect_err("no interval"), NoInterval::Spells);
+        assert_eq!(reason(one_spell), NoInterval::Spells);
         let one_delay =
             (0..800).map(|i| 10.0 * random.share() + f64::from(u8::from(i == 60)) * 9e4);
         assert_eq!(reason(one_delay.collect()), NoInterval::RareDelays);

@@ -54,7 +54,7 @@ impl StatFigure {
     fn value(self, run: &CountedRun, simulated: bool) -> Result<f64, String> {
         let over = |above: Counted, below: Counted| {
             let (above, below) = (scaled(run, above)?, scaled(run, below)?);
-            if below > 0.0 { Ok(above / below) } else { Err(format!("{below} in the divisor")) }
+            if below > 0.0 { Ok(above / below) } else { Err(format!("division by {below}")) }
         };
         match self {
             StatFigure::ElapsedNs | StatFigure::CpusUsed if simulated => {

@@ -416,6 +416,15 @@ duration = "1s"
         assert_eq!(idle(&[1, 0, 0, 0]), 0);
         assert_eq!(idle(&[4, 0, 3, 0]), 0);
         assert_eq!(idle(&[20, 20, 0, 0]), 2);
+        // Two units a second are enough in a span of eight seconds.
+        let mut record =
+            Run::new(PLAN, 1).cell(1, &[&[5_000]]).load(1, "message", &[16, 16, 0]).end().record();
+        for stamped in &mut record.events {
+            if let Event::LoadRate { span_ns, .. } = &mut stamped.event {
+                *span_ns = 8 * SECOND_NS;
+            }
+        }
+        assert_eq!(cells(&record)[1].loads[0].idle_spans, 1);
     }
 
     #[test]

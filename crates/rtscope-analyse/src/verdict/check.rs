@@ -110,7 +110,7 @@ fn policy(seen: &ObservedProgram<'_>, _: &Observation, expected: &Expectation) -
     let is_as_asked =
         policy == found.policy && priority.is_none_or(|priority| priority == found.priority);
     let asked = priority.map_or(policy.to_string(), |priority| format!("{policy} {priority}"));
-    let text = format!("{name} runs as {shown}, and {asked} was expected");
+    let text = format!("{name} runs as {shown}, but {asked} was expected");
     let advice = "check that the program tests the return value of sched_setscheduler or pthread_create, and that it sets PTHREAD_EXPLICIT_SCHED: without it a new thread has its creator's policy";
     (!is_as_asked)
         .then(|| Finding::new("policy-not-as-expected", Weight::PreventsPass, text).advise(advice))
@@ -211,7 +211,7 @@ fn overrun(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Opti
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.overrun > 0)?;
     let longest = rhythm.activations.iter().map(|one| one.run_ns).max().unwrap_or(0);
     let text = format!(
-        "{} missed {} periods of {} after its own work: that takes up to {}",
+        "{} missed {} periods of {} because of its own work, which takes up to {}",
         named(seen.thread),
         rhythm.overrun,
         Nanos(rhythm.period_ns),
@@ -246,7 +246,7 @@ fn period(seen: &ObservedProgram<'_>, _: &Observation, expected: &Expectation) -
     let (rhythm, asked_ns) = (seen.rhythm.as_ref()?, expected.period_ns?);
     let off = rhythm.period_ns as f64 / asked_ns.max(1) as f64 - 1.0;
     let text = format!(
-        "{} has a period of {}, and {} was expected",
+        "{} has a period of {}, but {} was expected",
         named(seen.thread),
         Nanos(rhythm.period_ns),
         Nanos(asked_ns)
@@ -279,7 +279,7 @@ fn locks(
         false => format!(" until {} released it", wakers.join(" or ")),
     };
     let text = format!(
-        "{} waited {} times for a mutex without priority inheritance, at most {}{from}: while it waits, threads of middle priority may run before the holder",
+        "{} waited {} times for a mutex without priority inheritance, for at most {}{from}: while it waits, threads of medium priority may run before the holder",
         named(seen.thread),
         waits().count(),
         Nanos(longest)
@@ -431,6 +431,26 @@ mod tests {
         assert_eq!(found, ["overrun"]);
         let text = &checked.findings[0].text;
         assert!(text.contains("missed 2 periods of 10 ms") && text.ends_with("21 ms"), "{text}");
+    }
+
+    #[test]
+    fn a_relative_sleep_is_named_with_what_it_adds_up_to() {
+        // Sleeps of 10 ms from 2 ms after each wake-up: the period is 12 ms, so 2 of 12 ms are late.
+        let activation = |n: u64| {
+            let begin = 1_000 * MS + n * 12 * MS;
+            [
+                (begin, ThreadEventKind::Timer { expires_ns: begin + 10 * MS, relative: true }),
+                (begin, ThreadEventKind::Out { ready: false }),
+                (begin + 10 * MS, ThreadEventKind::Waking { by: None }),
+                (begin + 10 * MS, ThreadEventKind::In),
+            ]
+        };
+        let events = (0..10).flat_map(activation).map(|(at_ns, what)| ThreadEvent { at_ns, what });
+        let relative = seen(vec![thread(2, Policy::Fifo, events.collect())]);
+        let checked = judge(&relative, &Expectation { period_ns: None, ..fifo_80() });
+        let text = &checked.findings[0].text;
+        let expected = "is 2 ms longer than its sleep, which adds up to 10 min per hour";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

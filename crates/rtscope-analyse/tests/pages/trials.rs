@@ -61,7 +61,7 @@ pub(crate) fn tried() -> String {
         ]),
         not_tried: vec![NotTried {
             name: "thp=never".to_owned(),
-            why: "it is so already".to_owned(),
+            why: "it is already set".to_owned(),
         }],
         together: Some(series(vec![better()])),
         apply: Some("rtscope tune apply --keep governor=performance".to_owned()),
@@ -70,13 +70,13 @@ pub(crate) fn tried() -> String {
     assert!(
         text.starts_with(
             "governor=performance <b> helps: p99 under message load from 60.0 us to 30.0 us (-50 %, 95 % interval \
-             -60 % to -38 %); worse: idle-state=-1.\n"
+             -60 % to -37 %); worse: idle-state=-1.\n"
         ),
         "{text}"
     );
     let notes = "  Note: 2 cells left out, because a load failed or nothing was recorded\n  Note: load-died: the load \
                  <disk> died\n";
     assert_eq!(text.matches(notes).count(), 2, "{text}");
-    assert!(text.contains("\nNot tried:\n  thp=never: it is so already\n"), "{text}");
+    assert!(text.contains("\nNot tried:\n  thp=never: it is already set\n"), "{text}");
     trials::page(&all)
 }

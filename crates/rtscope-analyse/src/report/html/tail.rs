@@ -1,6 +1,8 @@
 //! What goes beyond the figures of each phase: coverage of the maximum, humps, return levels and why
 //! there are none.
 
+use rtscope_model::time::Rounding;
+
 use crate::{
     judgement::{CellSummary, Judgement},
     plot::table::Table,
@@ -82,8 +84,10 @@ fn cell_view(cell: &CellSummary) -> CellView {
 fn row(table: &mut Table, cell: &CellSummary, model: &str, estimate: &TailEstimate) {
     let Some(fit) = &estimate.fit else { return };
     let Fit { fitted_to, location_ns, scale_ns, shape, shape_low, shape_high, goodness, .. } = fit;
-    let end =
-        |end: &Option<f64>| end.map_or_else(|| "no bound".to_owned(), |end| format!("{end:.2}"));
+    let end = |end: &Option<f64>, rounding: Rounding| match end {
+        Some(end) => format!("{:.2}", rounding.decimals(*end, 2)),
+        None => "no bound".to_owned(),
+    };
     let us = |ns: &f64| format!("{:.2} us", ns / 1e3);
     table.row([
         cell.name.clone(),
@@ -92,7 +96,7 @@ fn row(table: &mut Table, cell: &CellSummary, model: &str, estimate: &TailEstima
         us(location_ns),
         us(scale_ns),
         format!("{shape:.3}"),
-        format!("{} to {}", end(shape_low), end(shape_high)),
+        format!("{} to {}", end(shape_low, Rounding::Down), end(shape_high, Rounding::Up)),
         goodness.map_or_else(|| "not known".to_owned(), |p| format!("{p:.3}")),
     ]);
 }

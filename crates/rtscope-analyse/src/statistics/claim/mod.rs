@@ -354,7 +354,7 @@ impl Claim {
         let allowed = self.wall_ns as f64 / self.once_in_ns as f64;
         if self.events_surely as f64 > allowed {
             return format!(
-                "{seen}, more often than claimed, but too few to refute the claim: to back it takes {left}{unclear}"
+                "{seen}, more often than claimed, but too few to refute the claim: backing it takes {left}{unclear}"
             );
         }
         format!("{seen}, which is too short: the claim needs {needed}, so {left}{unclear}")

@@ -276,7 +276,7 @@ fn an_open_claim_says_what_is_missing() {
         often.contains("1 exceedance in 1 s of wall time, more often than claimed, but too few"),
         "{often}"
     );
-    assert!(often.contains("to back it takes at best 6 h "), "{often}");
+    assert!(often.contains("backing it takes at best 6 h "), "{often}");
     let unwatched = said(60, &[], 600, 2);
     assert!(unwatched.starts_with("still open: a thread has no wake-ups"), "{unwatched}");
 }

@@ -240,6 +240,8 @@ fn a_typical_step_is_the_median_and_the_variance_does_not_depend_on_the_start() 
     let numbers: Vec<u64> = (0..at.len() as u64).collect();
     let ratio = |at: &[u64]| variance_ratio(at, &numbers).expect("enough activations").0;
     assert!((ratio(&at) / ratio(&later) - 1.0).abs() < 1e-3);
+    let even: Vec<u64> = numbers.iter().map(|n| n * 10 * MS).collect();
+    assert_eq!(variance_ratio(&even, &numbers), None, "nothing varies");
 }
 
 #[test]
@@ -273,4 +275,9 @@ fn only_a_clear_difference_of_steps_and_sleeps_decides() {
     assert_eq!(of(100_000, 150_000), Behaviour::Unknown);
     assert_eq!(of(300_000, 100_000), Behaviour::Relative);
     assert_eq!(of(100_000, 300_000), Behaviour::Absolute);
+    // Where one is perfectly even, it counts from when on the other isn't.
+    assert_eq!(of(2 * EVEN_NS as u64 / 3, 0), Behaviour::Unknown);
+    assert_eq!(of(0, 2 * EVEN_NS as u64 / 3), Behaviour::Unknown);
+    assert_eq!(of(2 * EVEN_NS as u64, 0), Behaviour::Relative);
+    assert_eq!(of(0, 2 * EVEN_NS as u64), Behaviour::Absolute);
 }

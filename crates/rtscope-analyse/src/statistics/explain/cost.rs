@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use rtscope_model::{
     event::Event,
-    explain::{ExplainRecord, Pause},
+    explain::Pause,
     record::Record,
     slice::{Scope, Slice},
 };
@@ -33,15 +33,14 @@ pub struct WatchCost {
     pub pauses: usize,
 }
 
-/// The cost of watching this run; none where it had too few pauses.
+/// The cost of watching this run with pauses at instants of the monotonic clock; none where it had too few.
 #[must_use]
-pub fn cost(record: &Record, explained: &ExplainRecord) -> Option<WatchCost> {
+pub fn cost(record: &Record, pauses: &[Pause]) -> Option<WatchCost> {
     let began_ns = record.events.iter().find_map(|stamped| match stamped.event {
         Event::RunStarted { monotonic_ns, .. } => Some(monotonic_ns),
         _ => None,
     })?;
-    let pauses: Vec<Pause> = explained
-        .pauses
+    let pauses: Vec<Pause> = pauses
         .iter()
         .map(|pause| Pause {
             from_ns: pause.from_ns.saturating_sub(began_ns),
@@ -115,7 +114,7 @@ fn differences(slices: &[Slice], pauses: &[Pause]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::slice_of_histogram;
+    use crate::test_support::{Run, slice_of_histogram};
     use rtscope_model::histogram::{Histogram, Layout};
 
     const S: u64 = 1_000_000_000;
@@ -165,6 +164,24 @@ mod tests {
             let differ: Vec<usize> = (0..3).filter(|one| other[*one] != found[*one]).collect();
             assert_eq!(differ, [n]);
         }
+    }
+
+    #[test]
+    fn pauses_are_counted_from_the_start_of_the_run() {
+        let plan = "name = \"x\"\n[[phase]]\nname = \"a\"\nduration = \"31s\"\n";
+        let mut record = Run::new(plan, 1).end().record();
+        let latency_ns = |s: u64| 10_000 + if s % 10 == 5 { 0 } else { 2_000 };
+        record.slices = (0..31).map(|s| second(0, s, latency_ns(s))).collect();
+        let began_ns = 1_000 * S;
+        for stamped in &mut record.events {
+            if let Event::RunStarted { monotonic_ns, .. } = &mut stamped.event {
+                *monotonic_ns = began_ns;
+            }
+        }
+        let pause = |s: u64| began_ns + s * S;
+        let pauses = [5, 15, 25].map(|s| Pause { from_ns: pause(s), to_ns: pause(s + 1) });
+        let cost = cost(&record, &pauses).expect("three pauses");
+        assert_eq!((cost.mean_ns, cost.pauses), (2_000.0, 3));
     }
 
     /// By hand: the mean of 1, 2 and 3 is 2, its standard error 1 / sqrt(3), and t is 4.3027.

@@ -109,7 +109,7 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
         }
         PieceKind::InterruptsOff => "move the work that keeps interrupts off to another CPU",
         PieceKind::OutsideLinux | PieceKind::Steal if is_guest => {
-            "the host or its firmware took the CPU: give the guest CPUs of their own, or measure on the host"
+            "the host or its firmware took the CPU: give the guest CPUs of its own, or measure on the host"
         }
         PieceKind::OutsideLinux | PieceKind::Steal => {
             "firmware or hardware stopped the CPU: look for SMIs (`rtscope doctor`) and check the BIOS settings"
@@ -150,7 +150,7 @@ fn interrupt_remedy(name: &str) -> &'static str {
         // Only a device's interrupt has a number in /proc/irq.
         _ if name.starts_with("IRQ ") => {
             "move the interrupt to another CPU (/proc/irq/NUMBER/smp_affinity_list), or move this thread instead. A \
-             managed interrupt, as of NVMe, refuses that: boot with isolcpus=managed_irq,LIST"
+             managed interrupt, such as that of an NVMe drive, refuses that: boot with isolcpus=managed_irq,LIST"
         }
         _ if name.ends_with("from another CPU") => {
             "`rtscope explain --cpu N` shows which thread on another CPU sends it, and what helps"

@@ -417,7 +417,7 @@ impl Cut<'_> {
         };
         piece.why = if is_fault {
             piece.certainty = Certainty::LowerBound;
-            "page_fault_user shows its begin, and no event its end"
+            "page_fault_user shows its start, but no event shows its end"
         } else {
             "sys_exit shows when the thread's system call ended"
         };
@@ -466,7 +466,7 @@ impl Cut<'_> {
         if off.is_some() {
             piece.certainty = Certainty::LowerBound;
             piece.why = "the preempt counts of interrupts show that preemption was off from the first to the last of them, \
-                         but not since when and until when";
+                         but not when it was switched off and on";
         }
     }
 
@@ -479,7 +479,7 @@ impl Cut<'_> {
         let name =
             self.function(handler).map_or_else(|| NMI.to_owned(), |it| format!("{NMI} ({it})"));
         if let Some(piece) = self.push(from_ns, to_ns, PieceKind::Interrupt, name) {
-            piece.why = "nmi_handler has its length";
+            piece.why = "nmi_handler shows its length";
         }
     }
 
@@ -550,14 +550,14 @@ const fn why(kind: PieceKind) -> &'static str {
             "the timer's interrupt arrived in a program, where interrupts are on; kernel code that returns to it with them \
              off looks the same"
         }
-        PieceKind::Steal => "sched_stat_runtime charged the thread with less than had passed",
-        PieceKind::Interrupt | PieceKind::Softirq => "events mark its begin and its end",
+        PieceKind::Steal => "sched_stat_runtime charged the thread with less time than had passed",
+        PieceKind::Interrupt | PieceKind::Softirq => "events mark its start and its end",
         PieceKind::ExpiryWork => {
-            "events mark the begin of the interrupt and of each timer's function"
+            "events mark the start of the interrupt and of each timer's function"
         }
         PieceKind::Interference => "sched_switch shows the thread and its priority",
         PieceKind::Blocking => {
-            "sched_switch shows the thread and its priority, and no event whether preemption was off"
+            "sched_switch shows the thread and its priority, but no event shows whether preemption was off"
         }
         PieceKind::Switching => {
             "it is what was left until sched_switch, a few microseconds at most"

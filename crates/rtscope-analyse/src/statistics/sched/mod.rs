@@ -253,6 +253,13 @@ mod tests {
     }
 
     #[test]
+    fn free_jobs_share_what_pinned_ones_leave() {
+        // Three on CPU 0 get a third of it each, which is less than 2/5; the free ones get half of CPU 1 each.
+        let jobs = [other("0"), other("0"), other("0"), other("0-1"), other("0-1")];
+        assert_eq!(in_ms(&jobs, &rules("0-1")), [1200, 1200, 1200, 800, 800]);
+    }
+
+    #[test]
     fn two_fifo_pinned_come_one_after_the_other() {
         assert_eq!(in_ms(&[fifo("1"), fifo("1"), other("1")], &rules("0-1")), [400, 800, 1200]);
     }

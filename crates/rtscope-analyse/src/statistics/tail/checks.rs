@@ -30,7 +30,7 @@ pub(super) fn of_order(blocks: &Blocks) -> Vec<FitCheck> {
     let way = if slope > 0.0 { "grow" } else { "shrink" };
     let trend = match chance < DOUBT {
         true => format!("the maxima {way} over the run (Mann-Kendall, p = {})", short(chance)),
-        false => format!("no trend of the maxima (Mann-Kendall, p = {})", short(chance)),
+        false => format!("no trend in the maxima (Mann-Kendall, p = {})", short(chance)),
     };
     let level = kpss(&ranks);
     // The 1 % point of the level test (Kwiatkowski, Phillips, Schmidt and Shin, table 1).
@@ -42,7 +42,7 @@ pub(super) fn of_order(blocks: &Blocks) -> Vec<FitCheck> {
     let lags = 10.min(ranks.len() / 5).max(1);
     let independence = ljung_box(&ranks, lags);
     let dependence = match independence < DOUBT {
-        true => format!("a block tells of the next (Ljung-Box, p = {})", short(independence)),
+        true => format!("blocks depend on each other (Ljung-Box, p = {})", short(independence)),
         false => format!("blocks are independent (Ljung-Box, p = {})", short(independence)),
     };
     vec![

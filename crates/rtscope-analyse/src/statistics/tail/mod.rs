@@ -419,15 +419,22 @@ fn can_be_continued(shape: f64, shape_high: Option<f64>, what: &str) -> Result<(
         high => Err(format!(
             "{what} may have a tail too heavy to continue: its shape is {shape:.2}, at 95 % {} (more \
              than {SHAPE_TOO_HEAVY})",
-            high.map_or_else(|| "without a bound".to_owned(), |high| format!("up to {high:.2}"))
+            match high {
+                Some(high) => format!("up to {:.2}", Rounding::Up.decimals(high, 2)),
+                None => "without a bound".to_owned(),
+            }
         )),
     }
 }
 
 fn return_level(period_ns: u64, level: f64, ends: (Option<f64>, Option<f64>)) -> ReturnLevel {
-    let whole = |ns: f64| ns.max(0.0).round() as u64;
-    let (low_ns, high_ns) = (ends.0.map(whole), ends.1.map(whole));
-    ReturnLevel { period_ns, level_ns: whole(level), low_ns, high_ns }
+    let whole = |ns: f64, rounding: Rounding| rounding.whole(ns.max(0.0)) as u64;
+    ReturnLevel {
+        period_ns,
+        level_ns: whole(level, Rounding::Nearest),
+        low_ns: ends.0.map(|ns| whole(ns, Rounding::Down)),
+        high_ns: ends.1.map(|ns| whole(ns, Rounding::Up)),
+    }
 }
 
 /// What holds of every level that is given.

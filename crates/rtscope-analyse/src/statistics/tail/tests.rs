@@ -58,6 +58,23 @@ fn each_threshold_is_exceeded_by_six_tenths_of_the_one_before() {
 }
 
 #[test]
+fn fifty_peaks_are_the_fewest_of_a_threshold() {
+    let peaks = |last: u64| -> Vec<u64> {
+        let mut histogram = Histogram::new(Layout::default());
+        let sum_us = 100_000 * 5 + 300 * 1_000 + u128::from(last) * 1_500;
+        histogram.add(
+            &[(5, 100_000), (1_000, 300), (1_500, last)],
+            5_000,
+            1_500_999,
+            sum_us * 1_000,
+        );
+        thresholds(&histogram).iter().map(|one| one.peaks).collect()
+    };
+    assert_eq!(peaks(50), [350, 50]);
+    assert_eq!(peaks(49), [349]);
+}
+
+#[test]
 fn pareto_fits_are_those_of_scipy() {
     for (name, case) in reference("pareto") {
         let (excess, scipy) = (buckets(&case), &case["scipy"]);

@@ -133,6 +133,17 @@ mod tests {
     }
 
     #[test]
+    fn waves_of_different_periods_have_no_phase() {
+        let first = wave("a", |_| 0, &[]);
+        let second = wave("b", |_| 5_000, &[]);
+        let phase = between(&first, &second).phase_degrees;
+        assert!(phase.is_some_and(|degrees| (degrees - 90.0).abs() < 0.01), "{phase:?}");
+        // Every second period only: each of its edges is still 5 us after one of the first line.
+        let edges = second.edges.chunks(4).flat_map(|pulses| pulses[..2].to_vec()).collect();
+        assert_eq!(between(&first, &Capture { edges, ..second }).phase_degrees, None);
+    }
+
+    #[test]
     fn a_gap_in_between_leaves_an_edge_out() {
         let first = wave("a", |_| 0, &[(201_000, 203_000)]);
         let found = between(&first, &wave("b", |_| 5_000, &[(401_000, 402_000)]));

@@ -304,6 +304,14 @@ mod tests {
     }
 
     #[test]
+    fn three_pairs_are_the_fewest_that_have_a_spread() {
+        let pairs = [(0.0, 1.0), (1.0, 3.0), (2.0, 2.0)];
+        assert_eq!(spread(&pairs[..2]), f64::INFINITY);
+        // The line is 1.5 + 0.5 at: the distances are -0.5, 1 and -0.5.
+        assert!((spread(&pairs) - 0.5).abs() < 1e-12, "{}", spread(&pairs));
+    }
+
+    #[test]
     fn jitter_of_one_is_what_is_left() {
         // The second reads every other edge 60 ns late: +-30 ns around the line.
         let first = capture((1..=1_000).map(rise));

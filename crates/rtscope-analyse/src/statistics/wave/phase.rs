@@ -192,6 +192,16 @@ mod tests {
         assert_eq!(line_through(&[(1, 15.0)]), None);
     }
 
+    /// A wave that jumps by half a period goes on with new numbers, behind a few edges in doubt.
+    #[test]
+    fn a_jump_begins_a_new_run_of_numbers() {
+        let edges = (1..=60).map(|n| 1_000 * n + if n > 20 { 500 } else { 0 }).collect();
+        let (first_ns, run, errors, _) = errors(&[edges]).expect("a run");
+        assert_eq!(first_ns, 21_500 + 1_000 * DOUBTFUL as u64);
+        assert_eq!(run.len(), 40 - DOUBTFUL);
+        assert!(errors.iter().all(|error| error.abs() < 1e-6), "{errors:?}");
+    }
+
     /// By hand: the middle edge of three is 30 ns late, so the errors from the line are -10, 20 and -10 ns.
     #[test]
     fn jitter_is_the_error_from_the_line() {

@@ -437,6 +437,14 @@ mod tests {
     }
 
     #[test]
+    fn two_bisections_leave_a_quarter_of_a_step() {
+        let found = search(SearchRange { bisections: 2, ..RANGE }, 8_000.0, |_, _| false);
+        let (good, bad) = found.max_frequency_hz.zip(found.first_bad_hz).expect("a limit");
+        // Three steps are a decade, so one is 2.15 times, and a quarter of it 1.21 times.
+        assert!((1.15..1.28).contains(&(bad / good)), "{good} to {bad}");
+    }
+
+    #[test]
     fn a_sweep_that_is_all_good_or_all_bad_says_so() {
         let good = search(RANGE, 1e9, |_, _| false);
         assert_eq!((good.max_frequency_hz, good.first_bad_hz), (Some(1e6), None));

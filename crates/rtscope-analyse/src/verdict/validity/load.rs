@@ -39,7 +39,7 @@ pub(super) fn did_not_run(scene: &Scene) -> Option<Finding> {
 
 /// A load that ran had spans in which it did nothing.
 pub(super) fn idle(scene: &Scene) -> Option<Finding> {
-    let holes = loads(scene).filter(|(_, load)| load.idle_spans > 0 && load.work > 0);
+    let holes = loads(scene).filter(|(_, load)| load.idle_spans > 0);
     let places = listed(holes.map(|(cell, load)| {
         let line = quoted(&load.line);
         format!("{line} in {} ({} of {} spans)", cell.name, load.idle_spans, load.spans)
@@ -62,7 +62,7 @@ pub(super) fn ended_early(scene: &Scene) -> Option<Finding> {
         let (without, phase) = (Nanos(load.unloaded_ns), Nanos(cell.duration_ns));
         format!("{} in {} ({without} of {phase} without it)", quoted(&load.line), cell.name)
     }))?;
-    let text = format!("loads ended by themselves before their phase: {places}");
+    let text = format!("loads ended by themselves before the end of their phase: {places}");
     let advice = "give the load more to do, or end the phase with it (load_ends = true)";
     Some(Finding::new("load-ended-early", Weight::PreventsPass, text).advise(advice))
 }
@@ -140,10 +140,13 @@ mod tests {
         };
         assert_eq!(
             only(&done_at(500_000_000), "load-ended-early", Weight::PreventsPass),
-            "loads ended by themselves before their phase: \"message groups=1\" in busy (1.5 s of \
+            "loads ended by themselves before the end of their phase: \"message groups=1\" in busy (1.5 s of \
              2 s without it)"
         );
         assert_eq!(all(&done_at(1_900_000_000)), []);
+        // A tenth of the phase, and a little more.
+        assert_eq!(all(&done_at(1_800_000_000)), []);
+        only(&done_at(1_799_999_999), "load-ended-early", Weight::PreventsPass);
     }
 
     #[test]

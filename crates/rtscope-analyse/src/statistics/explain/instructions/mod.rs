@@ -509,7 +509,8 @@ impl<'a> Cut<'a> {
             return Some(on);
         };
         let place = |node: Option<NodeId>| node.map(|node| self.place(node));
-        let from_where = place(longest.off).unwrap_or_else(|| "what wasn't recorded".to_owned());
+        let from_where =
+            place(longest.off).unwrap_or_else(|| "code that wasn't recorded".to_owned());
         let (off, to_where) = (time(longest.to - longest.from), place(longest.on)?);
         let functions = format!("disabled in {from_where}, enabled again in {to_where}");
         if shared(longest) as f64 >= (to - from) as f64 * HELD {

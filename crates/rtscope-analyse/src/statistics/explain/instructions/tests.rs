@@ -9,7 +9,7 @@ use super::*;
 /// Functions of the made-up kernel: 0x1000 bytes each, from here on.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
-const FUNCTIONS: [&str; 23] = [
+const FUNCTIONS: [&str; 24] = [
     "do_syscall_64",
     "release_pages",
     "free_page",
@@ -33,6 +33,7 @@ const FUNCTIONS: [&str; 23] = [
     "__switch_to",
     "cpu_switch_to",
     "ret_to_user",
+    "asm_common_interrupt",
 ];
 
 const NOP: &[u8] = &[0x90];
@@ -121,6 +122,7 @@ impl Stream {
             &seen,
             &ChosenWakeup { phase, thread, window: &instructions.windows[0] },
         );
+        assert!(!one.explained.is_lossy, "the instructions are whole");
         let sum: u64 = one.explained.pieces.iter().map(|piece| piece.ns).sum();
         assert_eq!(sum, latency_ns, "{:?}", one.explained.pieces);
         let mut at_ns = 1_000_000;
@@ -251,6 +253,18 @@ fn a_late_interrupt_is_the_function_s_that_kept_interrupts_off() {
 }
 
 #[test]
+fn an_interrupt_that_is_late_by_a_microsecond_came_with_the_timer_s_steps() {
+    let first = |instructions: u64| {
+        let mut stream = Stream::default();
+        stream.run("release_pages", 0, instructions, NOP).timer_interrupt().switch();
+        stream.explain((instructions + 115 + 190) * 4).explained.pieces.remove(0)
+    };
+    let steps = "steps of the hardware's timer";
+    assert_eq!((first(250).kind, first(250).name.as_str()), (PieceKind::ExpiryWork, steps));
+    assert_eq!(first(251).kind, PieceKind::InterruptsOff);
+}
+
+#[test]
 fn a_cpu_that_waited_for_the_timer_executed_nothing_meanwhile() {
     let mut stream = Stream::default();
     stream.run("do_syscall_64", 0, 3000, HLT).timer_interrupt().switch();
@@ -333,19 +347,22 @@ fn softirqs_other_interrupts_and_other_threads_have_their_own_pieces() {
         .run("asm_sysvec_apic_timer_interrupt", 15, 5, IRET)
         .run("do_syscall_64", 8, 30, NOP)
         .run("asm_sysvec_reschedule_ipi", 0, 90, IRET)
-        .run("do_syscall_64", 38, 2, CALL)
+        .run("do_syscall_64", 38, 1, NOP)
+        .run("asm_common_interrupt", 0, 70, IRET)
+        .run("do_syscall_64", 39, 1, CALL)
         .run("__schedule", 0, 50, CALL)
         .run("__switch_to_asm", 0, 10, RETURN_BACK)
         .run("__schedule", 51, 20, RETURN_BACK)
         .run("release_pages", 40, 600, CALL)
         .switch();
-    let one = stream.explain((10 + 30 + 40 + 5 + 3 + 416 + 5 + 30 + 90 + 2 + 80 + 600 + 190) * 4);
+    let one = stream.explain((10 + 30 + 40 + 5 + 3 + 416 + 5 + 30 + 90 + 72 + 80 + 600 + 190) * 4);
     let has = |kind: PieceKind, name: &str, count: u64| {
         let found = shown(&one).into_iter().any(|piece| piece == (kind, name, count));
         assert!(found, "{kind:?} {name} {count}: {:?}", shown(&one));
     };
     has(PieceKind::Softirq, "softirq RCU", 400);
     has(PieceKind::Interrupt, "reschedule_ipi", 90);
+    has(PieceKind::Interrupt, DEVICE, 70);
     has(PieceKind::Interference, "release_pages", 600);
     // The scheduler's first way, and the second one.
     has(PieceKind::Blocking, "do_syscall_64", 30);
