@@ -199,7 +199,7 @@ impl Exceedances {
         let waited = [("A", self.a_waited_ns), ("B", self.b_waited_ns)];
         let waited = waited.into_iter().filter_map(|(side, waited_ns)| {
             let waited = Nanos(waited_ns?);
-            Some(format!("; an activation of {side} had waited at least {waited}, unanswered"))
+            Some(format!("; an unanswered activation of {side} had waited at least {waited}"))
         });
         let waited: String = waited.collect();
         let than = match (self.a, self.b) {
@@ -249,7 +249,7 @@ impl ShareRatio {
         }
         match self.ratio {
             Some(ratio) if ratio > 0.0 => format!(
-                "B's share is {} times A's, at 95 % {low} to {high} times",
+                "B's share is {} times A's (95 % interval {low} to {high} times)",
                 times(ratio, Rounding::Nearest),
             ),
             Some(_) => format!("at 95 % B's share is at most {high} times A's"),

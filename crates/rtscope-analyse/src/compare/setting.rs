@@ -9,20 +9,23 @@ use super::{
     ComparedRun,
     pairing::{Member, Pair},
 };
-use crate::number::per_second;
+use crate::number::{counted, per_second};
 
 /// Rates of a load that are further apart count as different work.
 const RATE_APART: f64 = 1.1;
 
 /// Topics whose differences decide whether a comparison is fair, in the order of the table.
-const WEIGHTY: [&str; 8] =
-    ["machine", "kernel", "CPU", "clock", "run setting", "sampler", "load", "run"];
+const WEIGHTY: [&str; 9] =
+    ["machine", "kernel", "CPU", "clock", "run setting", "sampler", "load", LOAD_RATE, "run"];
+
+/// The topic of a load that has the same line on both sides, and did different work.
+const LOAD_RATE: &str = "load rate";
 
 /// One thing in which the sides differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingDifference {
     /// `machine`, `kernel`, `kernel configuration`, `command line`, `CPU`, `clock`, `IRQ`, `setting`, `run setting` (one
-    /// that the plan changes), `sampler`, `load`, `run`.
+    /// that the plan changes), `sampler`, `load`, `load rate` (the same load did more work on one side), `run`.
     pub topic: String,
     pub name: String,
     /// On A; several values are joined by a stroke.
@@ -60,6 +63,7 @@ pub(super) fn differences(
         // A whole configuration that one side could not read is no list of differences.
         .filter(|d| d.a != "not known" && d.b != "not known" || WEIGHTY.contains(&d.topic.as_str()))
         .collect();
+    found.extend(run_settings(pairs));
     found.extend(pairs.iter().flat_map(loads));
     let place =
         |topic: &str| WEIGHTY.iter().position(|weighty| *weighty == topic).unwrap_or(WEIGHTY.len());
@@ -78,14 +82,16 @@ pub(super) fn warning(differences: &[SettingDifference]) -> Option<String> {
     }
     let others = differences.iter().filter(|d| !WEIGHTY.contains(&d.topic.as_str())).count();
     if !topics.is_empty() {
-        let more =
-            if others > 0 { format!(", and in {others} more settings") } else { String::new() };
+        let more = match others {
+            0 => String::new(),
+            others => format!(", and in {}", counted(others as u64, "more setting")),
+        };
         return Some(format!(
-            "the sides differ in {}{more}: a difference of latencies may come from any of them",
+            "the sides differ in {}{more}: a difference in latencies may come from any of them",
             topics.join(", ")
         ));
     }
-    (others > 0).then(|| format!("the sides differ in {others} settings"))
+    (others > 0).then(|| format!("the sides differ in {}", counted(others as u64, "setting")))
 }
 
 /// Which sides were imported, as a sentence: what else differs is then known in part at best.
@@ -97,16 +103,15 @@ pub(super) fn imports(imported: [bool; 2]) -> Option<String> {
         [false, true] => "B was",
     };
     Some(format!(
-        "{who} imported from another tool: how the machine was set up and what load ran is not in the \
-         files, so what else differs can't be told in full"
+        "{who} imported from another tool: the files do not say how the machine was set up and what load \
+         ran, so the list of other differences may be incomplete"
     ))
 }
 
 /// Whether a record could know anything of a topic.
 fn is_known(record: &Record, topic: &str) -> bool {
     let Some(machine) = &record.before else {
-        let is_of_run = topic == "sampler" || topic == "run setting";
-        return topic == "run" || is_of_run && !record.is_imported();
+        return topic == "run" || topic == "sampler" && !record.is_imported();
     };
     match topic {
         "kernel configuration" => !machine.kernel.config.is_empty(),
@@ -160,10 +165,6 @@ fn of_run(record: &Record, add: &mut impl FnMut(&str, &str, String)) {
             let has_frames = phase.sampler.network.path().is_some();
             let measured = if has_frames { "round trips of frames" } else { "wake-ups" };
             add("sampler", "latencies", measured.to_owned());
-        }
-        // The machine was looked at before these were changed.
-        for (name, value) in record.plan.settings_of(phase) {
-            add("run setting", &name, value);
         }
     }
     for thread in &record.threads {
@@ -230,17 +231,61 @@ fn of_kernel(machine: &Environment, add: &mut impl FnMut(&str, &str, String)) {
     }
 }
 
+/// Settings that the plans change, each once if it differs in all pairs alike. The environments were noted before.
+fn run_settings(pairs: &[Pair<'_>]) -> Vec<SettingDifference> {
+    let each: Vec<Vec<SettingDifference>> = pairs.iter().map(run_settings_of).collect();
+    let mut found = Vec::new();
+    for (pair, differences) in pairs.iter().zip(&each) {
+        for one in differences {
+            let mut one = one.clone();
+            if !each.iter().all(|others| others.contains(&one)) {
+                one.name = format!("{}: {}", pair.name, one.name);
+            }
+            if !found.contains(&one) {
+                found.push(one);
+            }
+        }
+    }
+    found
+}
+
+fn run_settings_of(pair: &Pair<'_>) -> Vec<SettingDifference> {
+    let of = |member: &Member<'_>| -> BTreeMap<String, String> {
+        let plan = &member.run.record.plan;
+        let phase = plan.phases.get(member.cell.cell as usize);
+        phase.map(|phase| plan.settings_of(phase)).unwrap_or_default()
+    };
+    let side = |members: &[Member<'_>], name: &str| {
+        let value = |member: &Member<'_>| match of(member).remove(name) {
+            Some(value) => value,
+            None if member.run.record.is_imported() => "not known".to_owned(),
+            None => "not set".to_owned(),
+        };
+        let values: BTreeSet<String> = members.iter().map(value).collect();
+        values.into_iter().collect::<Vec<_>>().join(" / ")
+    };
+    let names: BTreeSet<String> =
+        pair.a.iter().chain(&pair.b).flat_map(of).map(|set| set.0).collect();
+    let differences = names.into_iter().map(|name| SettingDifference {
+        topic: "run setting".to_owned(),
+        a: side(&pair.a, &name),
+        b: side(&pair.b, &name),
+        name,
+    });
+    differences.filter(|one| one.a != one.b).collect()
+}
+
 /// Loads of a pair that differ in their line, or did different work.
 fn loads(pair: &Pair<'_>) -> Vec<SettingDifference> {
-    let difference = |name: String, a: String, b: String| SettingDifference {
-        topic: "load".to_owned(),
+    let difference = |topic: &str, name: String, a: String, b: String| SettingDifference {
+        topic: topic.to_owned(),
         name,
         a,
         b,
     };
     let (lines_a, lines_b) = (lines(&pair.a), lines(&pair.b));
     if lines_a != lines_b {
-        return vec![difference(pair.name.clone(), lines_a, lines_b)];
+        return vec![difference("load", pair.name.clone(), lines_a, lines_b)];
     }
     let mut found = Vec::new();
     let first = pair.a.first().map_or(0, |member| member.cell.loads.len());
@@ -249,7 +294,8 @@ fn loads(pair: &Pair<'_>) -> Vec<SettingDifference> {
         if a.0.max(b.0) > RATE_APART * a.0.min(b.0) {
             let told = |(rate, unit): (f64, &str)| format!("{} {unit} a second", per_second(rate));
             let line = &pair.a[0].cell.loads[load].line;
-            found.push(difference(format!("{}: {line}", pair.name), told(a), told(b)));
+            let name = format!("{}: {line}", pair.name);
+            found.push(difference(LOAD_RATE, name, told(a), told(b)));
         }
     }
     found

@@ -207,8 +207,9 @@ pub(super) fn sentence(shifts: &[Shift]) -> Option<String> {
     let judged = shifts.iter().any(|shift| shift.chance.is_some());
     match shifts.iter().find_map(|shift| shift.refused) {
         Some(refusal) if !judged => Some(format!("cannot say whether quantiles moved: {refusal}")),
-        _ => judged
-            .then(|| "no quantile moved by more than chance and the buckets explain".to_owned()),
+        _ => judged.then(|| {
+            "no quantile moved by more than chance and the bucket widths can explain".to_owned()
+        }),
     }
 }
 

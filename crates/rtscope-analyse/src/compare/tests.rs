@@ -344,6 +344,47 @@ fn a_setting_that_a_run_changed_is_a_difference() {
     let found = found.differences.iter().find(|found| found.topic == "run setting");
     let found = found.expect("a difference");
     assert_eq!((found.name.as_str(), found.a.as_str()), ("throttling", "off"));
+    assert_eq!(found.b, "not set");
+}
+
+/// Both plans turn huge pages off in one phase: compared as wholes, they would set the same.
+#[test]
+fn settings_are_compared_phase_by_phase() {
+    let with = |rest: &str, busy: &str| {
+        let phase = |name: &str, set: &str| {
+            format!("[[phase]]\nname = \"{name}\"\nduration = \"60s\"\nsettings = {{ {set} }}\n")
+        };
+        let plan = format!("name = \"p\"\n{}{}", phase("rest", rest), phase("busy", busy));
+        let latencies = [&[5_000; 2_000][..]];
+        test_support::Run::new(&plan, 1).cell(0, &latencies).cell(1, &latencies).end().record()
+    };
+    let off = "thp = \"never\"";
+    let differences = |a: Record, b: Record| -> Vec<[String; 3]> {
+        let found = compared_at(&[a], &[b], None, &[]).differences.into_iter();
+        found.filter(|one| one.topic == "run setting").map(|one| [one.name, one.a, one.b]).collect()
+    };
+    assert_eq!(
+        differences(with(off, ""), with("", off)),
+        [["rest: thp", "never", "not set"], ["busy: thp", "not set", "never"]]
+    );
+    assert_eq!(differences(with(off, off), with("", "")), [["thp", "never", "not set"]]);
+    assert_eq!(differences(with(off, ""), with(off, "")), [[""; 3]; 0]);
+}
+
+#[test]
+fn a_load_that_did_more_work_differs_in_its_rate_only() {
+    let with = |work: &[u64]| {
+        let plan =
+            "name = \"p\"\n[[phase]]\nname = \"busy\"\nduration = \"60s\"\nload = [\"message\"]";
+        let run = test_support::Run::new(plan, 1).cell(0, &[&[5_000; 2_000]]);
+        run.load(0, "message", work).end().record()
+    };
+    let topics = |a: &[u64], b: &[u64]| -> Vec<String> {
+        let found = compared_at(&[with(a)], &[with(b)], None, &[]).differences;
+        found.into_iter().map(|one| one.topic).filter(|topic| topic.starts_with("load")).collect()
+    };
+    assert_eq!(topics(&[1_000], &[1_200]), ["load rate"]);
+    assert_eq!(topics(&[1_000], &[1_050]), [""; 0]);
 }
 
 #[test]
@@ -387,7 +428,7 @@ fn what_else_differs_is_listed() {
     assert_eq!(row("clock", "source"), Some(("tsc", "hpet")));
     assert_eq!(row("sampler", "interval"), Some(("1 ms", "200 us")));
     assert_eq!((row("command line", "quiet"), row("CPU", "online")), (None, None));
-    let words = "the sides differ in kernel, clock, sampler, and in 1 more settings";
+    let words = "the sides differ in kernel, clock, sampler, and in 1 more setting";
     assert!(found.notes[0].starts_with(words), "{:?}", found.notes);
 }
 

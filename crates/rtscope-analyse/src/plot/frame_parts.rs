@@ -27,8 +27,8 @@ use crate::{
 
 pub(super) const PLOT: Plot = Plot {
     name: "frame-parts",
-    title: "Parts of a frame's way",
-    shows: "It shows how long each part of the way took, of the frames that came back in time. A bar begins at the \
+    title: "Parts of a frame's round trip",
+    shows: "It shows how long each part of the round trip took, for the frames that came back in time. A bar begins at the \
             median. It can't show frames that were late or lost, and the rows don't add up: the slowest of each part \
             usually belong to different frames.",
     headline,

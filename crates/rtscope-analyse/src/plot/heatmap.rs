@@ -27,7 +27,7 @@ pub(super) const PLOT: Plot = Plot {
     title: "Heat map",
     shows: "It shows how often each latency was seen in each slice: the darker, the more often (in \
             dark mode the brighter), on a logarithmic scale. A level that moves shows that the whole \
-            system changed, a single cell far up a rare event. It can't tell threads apart.",
+            system changed, and a single cell far up shows a rare event. It can't tell threads apart.",
     headline,
     draw,
     table,

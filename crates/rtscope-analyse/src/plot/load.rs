@@ -161,7 +161,7 @@ fn headline(scene: &Scene<'_>) -> String {
     }
     if let Some(load) = summaries().find(|load| load.idle_spans > 0) {
         return format!(
-            "The load {} stood still in {} of {} spans",
+            "The load {} did no work in {} of {} spans",
             load.line, load.idle_spans, load.spans
         );
     }
@@ -172,7 +172,7 @@ fn headline(scene: &Scene<'_>) -> String {
     let load = summaries().max_by(|a, b| a.per_second.total_cmp(&b.per_second));
     load.map_or_else(String::new, |load| {
         format!(
-            "The load was there in every span: {} at {} {} a second",
+            "The load ran in every span: {} at {} {} a second",
             load.line,
             per_second(load.per_second),
             load.unit
@@ -425,11 +425,11 @@ mod tests {
         };
         assert_eq!(
             headline_of(&run(&[4_000, 6_000])),
-            "The load was there in every span: message groups=1 at 5,000 messages a second"
+            "The load ran in every span: message groups=1 at 5,000 messages a second"
         );
         assert_eq!(
             headline_of(&run(&[4_000, 0, 6_000])),
-            "The load message groups=1 stood still in 1 of 3 spans"
+            "The load message groups=1 did no work in 1 of 3 spans"
         );
         assert_eq!(headline_of(&run(&[])), "The load message groups=1 reported no work");
     }

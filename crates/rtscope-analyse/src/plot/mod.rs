@@ -139,7 +139,7 @@ impl PlotKind {
     /// Why a record has nothing to draw here; none where it has.
     pub(crate) fn lacks(self, scene: &Scene<'_>) -> Option<&'static str> {
         if self == PlotKind::Samples {
-            let none = "The run kept no samples: `rtscope run --raw` does";
+            let none = "The run kept no samples: measure with `rtscope run --raw` to keep them";
             return scene.record.samples.is_empty().then_some(none);
         }
         if self == PlotKind::FrameParts {
@@ -159,7 +159,7 @@ impl PlotKind {
                 if origins.all(|(_, origin)| origin.is_in_order) && scene.span_ns().is_some() {
                     return None;
                 }
-                "The imported file says nothing about when its latencies came"
+                "The imported file does not say when its latencies occurred"
             }
             PlotKind::Losses => {
                 "An import does not say what was planned, so what was missed is not known"
@@ -201,6 +201,12 @@ impl FromStr for PlotKind {
             .find(|kind| kind.name() == text)
             .ok_or_else(|| format!("{text:?} is not a plot: one of {}", words.join(", ")))
     }
+}
+
+/// Why a record has nothing to draw; none where it has. [`draw`] draws the reason.
+#[must_use]
+pub fn lacks(kind: PlotKind, record: &Record, judgement: &Judgement) -> Option<&'static str> {
+    kind.lacks(&Scene::new(record, judgement, None))
 }
 
 /// Draws a plot of a record as SVG. The same record gives the same bytes.

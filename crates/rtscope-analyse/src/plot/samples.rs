@@ -22,7 +22,7 @@ pub(super) const PLOT: Plot = Plot {
     name: "samples",
     title: "Every wake-up",
     shows: "It shows the latency of every wake-up, thread by thread: a point each, or a line from the smallest to \
-            the largest where many lie side by side. It can't show how many lie on each other.",
+            the largest where many lie side by side. It can't show how many points overlap.",
     headline,
     draw,
     table,
@@ -62,7 +62,7 @@ fn headline(scene: &Scene<'_>) -> String {
     match spans.max_by_key(|(_, span)| span.max_ns) {
         None => "No sample was kept".to_owned(),
         Some((place, worst)) => format!(
-            "{} wake-ups, the latest by {} on {}",
+            "{} wake-ups, the worst {} late on {}",
             grouped(count(&all)),
             time(worst.max_ns),
             scene.labels[place]
@@ -182,7 +182,7 @@ mod tests {
             let drawn = path.split("/>").next().expect("its end").matches('M').count();
             assert!(strokes.contains(&drawn), "{count}: {drawn}");
             let said = headline(&scene);
-            assert!(said.ends_with("wake-ups, the latest by 3 ms on CPU 0"), "{said}");
+            assert!(said.ends_with("wake-ups, the worst 3 ms late on CPU 0"), "{said}");
             assert_eq!(table(&scene).rows[0].last().map(String::as_str), Some("3 ms"));
         }
     }

@@ -100,7 +100,12 @@ impl Conductor<'_, '_> {
             let text =
                 format!("the kernel logged {count} warning{plural} while it was measured: {first}");
             let finding = Finding::new("kernel-warnings", Weight::Warning, text);
-            self.stream.found(finding.advise(format!("in full: {}", warnings.join(" | "))));
+            let all = "`sudo dmesg` shows the kernel's log".to_owned();
+            let advice = match &warnings[1..] {
+                [] => all,
+                next => format!("{all}; the next messages were: {}", next.join(" | ")),
+            };
+            self.stream.found(finding.advise(advice));
         }
     }
 }

@@ -87,7 +87,7 @@ impl Wanted {
         let high_ns = period_ns * duty;
         if !(0.001..=1e8).contains(&frequency_hz) {
             return Err(WaveError::Wave(format!(
-                "{frequency_hz} Hz is not possible: use 0.001 to 100,000,000 Hz"
+                "can't generate {frequency_hz} Hz: use 0.001 to 100,000,000 Hz"
             )));
         }
         if !(high_ns >= 1.0 && period_ns - high_ns >= 1.0) {

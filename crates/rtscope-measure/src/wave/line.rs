@@ -273,6 +273,9 @@ mod tests {
         let held = open_output(&Address::Led("usr0".to_owned()), &tree).expect_err("held");
         assert!(held.to_string().contains("\"heartbeat\" holds"), "{held}");
         let none = open_output(&Address::Led("x".to_owned()), &Tree::under("/nowhere"));
-        assert_eq!(none.expect_err("absent").to_string(), "there is no LED x: the system has none");
+        assert_eq!(
+            none.expect_err("absent").to_string(),
+            "there is no LED x: the system has none. Without hardware, use memory:NAME"
+        );
     }
 }

@@ -12,6 +12,14 @@ pub mod subject;
 
 use std::{io, path::PathBuf};
 
+/// What to name in place of a line that isn't there.
+fn instead(there: &[String]) -> String {
+    match there {
+        [] => ": the system has none. Without hardware, use memory:NAME".to_owned(),
+        there => format!("; there are {}", there.join(", ")),
+    }
+}
+
 /// Why a line can't be used, or a wave not made or seen.
 #[derive(Debug, thiserror::Error)]
 pub enum WaveError {
@@ -20,7 +28,7 @@ pub enum WaveError {
     )]
     Address(String),
     /// A line of the system that isn't there.
-    #[error("there is no {what}{}", if there.is_empty() { ": the system has none".to_owned() } else { format!("; there are {}", there.join(", ")) })]
+    #[error("there is no {what}{}", instead(there))]
     Absent { what: String, there: Vec<String> },
     #[error(
         "{0} can't be captured: the scope reads memory: and gpio: lines; capture the pin with an instrument"

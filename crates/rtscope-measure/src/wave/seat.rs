@@ -87,7 +87,8 @@ impl Seat {
     pub fn ordinary(cpus: &CpuSet, why: &str) -> Seat {
         let eager = fixed(Policy::Other, 0, NICE, cpus);
         let place = if is_permitted(&eager) { eager } else { fixed(Policy::Other, 0, 0, cpus) };
-        let finding = Some(format!("{why}; other programs on its CPU make it blind at times"));
+        let finding =
+            Some(format!("{why}; the scope is blind while other programs run on its CPU"));
         Seat { place, rest: None, finding }
     }
 }

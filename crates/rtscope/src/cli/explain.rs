@@ -192,10 +192,13 @@ fn late_threads(args: &Args) -> anyhow::Result<ExitCode> {
 /// Explains a trace in a file.
 fn traced(args: &Args, file: &Path) -> anyhow::Result<(ExplainRecord, PathBuf)> {
     // A trace may be long, but it ends.
-    if !file.is_file() {
-        return Err(Refused(format!("{} is no file with a trace", file.display())).into());
-    }
-    let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let unreadable = || format!("can't read {}", file.display());
+    anyhow::ensure!(
+        std::fs::metadata(file).with_context(unreadable)?.is_file(),
+        "{} is not a regular file",
+        file.display()
+    );
+    let bytes = std::fs::read(file).with_context(unreadable)?;
     let wall_clock = wall_clock();
     let folder = record::new_folder(args.out.as_deref(), "explain", &wall_clock, RECORD)?;
     let keep = args.lateness.keep(wall_clock);

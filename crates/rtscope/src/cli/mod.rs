@@ -63,7 +63,7 @@ use crate::{
 /// until a programmed instant and notes how late it woke: the wake-up latency. With `--require` the
 /// run is judged against a limit, and the exit code gives the verdict.
 ///
-/// Exit code: 0 pass (or measured without a requirement), 1 error (also a missing or unreadable file), 2
+/// Exit code: 0 pass (or measured without a requirement), 1 error (including a missing or unreadable file), 2
 /// requirement failed, 3 inconclusive, 64 wrong command line or plan.
 ///
 /// Examples:
@@ -97,13 +97,23 @@ enum Verb {
     ///
     /// A plan says what `rtscope run` measures: phases, loads and requirements. A phase is a part of a plan during
     /// which the loads stay the same (or there are none). A cell is the set of figures of one phase.
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope plan list
+    ///   rtscope plan show quick > my-plan.toml
+    ///   rtscope plan check my-plan.toml
+    #[command(subcommand, verbatim_doc_comment)]
     Plan(Later<plan::Verb>),
     Load(Later<load::Args>),
     Throughput(Later<throughput::Args>),
     Network(Later<network::Args>),
     /// Capture, generate or watch square waves; find a limit
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope wave sweep --subject all --quick
+    ///   rtscope wave generate memory:test --freq 1kHz
+    ///   rtscope wave capture memory:test
+    #[command(subcommand, verbatim_doc_comment)]
     Wave(Later<wave::Verb>),
     Report(Later<report::Args>),
     Claim(Later<claim::Args>),
@@ -112,17 +122,31 @@ enum Verb {
     Import(Later<import::Args>),
     Compare(Later<compare::Args>),
     /// Keep the figures of runs over months: import, list, show, trend
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope history import rtscope-runs/quick-*
+    ///   rtscope history list
+    ///   rtscope history trend 'message load'
+    #[command(subcommand, verbatim_doc_comment)]
     History(Later<history::Verb>),
     #[command(alias = "environment")]
     Doctor(Later<doctor::Args>),
     Collect(Later<doctor::CollectArgs>),
     Ps(Later<ps::Args>),
     /// Run scheduling experiments: who runs when, predicted and measured
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope sched list
+    ///   rtscope sched run one-fifo-pinned
+    #[command(subcommand, verbatim_doc_comment)]
     Sched(Later<sched::Verb>),
     /// Change, show and restore system settings
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope tune suggest
+    ///   rtscope tune apply --dry-run shield=2-3 throttling=off
+    ///   sudo rtscope tune apply shield=2-3 -- ./my-loop
+    #[command(subcommand, verbatim_doc_comment)]
     Tune(Later<tune::Verb>),
     /// Restore settings that a killed run left changed
     ///
@@ -144,20 +168,35 @@ enum Verb {
     /// the loads stay the same (or there are none). A cell is one phase in one kernel with one seed; `lab matrix` gives
     /// each cell a guest of its own. Virtual time advances with the instructions that the guest executes, so a busy
     /// computer doesn't change the figures.
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope lab demo
+    ///   rtscope lab run --kernel debian-stock --kernel debian-rt
+    #[command(subcommand, verbatim_doc_comment)]
     Lab(Later<lab::Verb>),
     /// Build, install and verify a kernel, or go back to the old one
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope kernel build tiny-6.12-rt
+    ///   rtscope kernel install my-kernel --root / --layout grub --once
+    ///   rtscope kernel verify
+    ///   rtscope kernel rollback
+    #[command(subcommand, verbatim_doc_comment)]
     Kernel(Later<kernel::Verb>),
     /// Run a plan on many machines and compare them
     ///
     /// A place is a machine that rtscope reaches by ssh, or this one. The file places.toml names the places, or a
     /// labgrid coordinator or a Slurm cluster that provides them.
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope fleet list
+    ///   rtscope fleet run --on tag=rt
+    ///   rtscope fleet compare before after
+    #[command(subcommand, verbatim_doc_comment)]
     Fleet(Later<fleet::Verb>),
     /// Measure with cyclictest's options and output
     ///
-    /// A link of that name to rtscope does the same.
+    /// A link to rtscope with that name does the same.
     ///
     /// Examples:
     ///   rtscope cyclictest -m -Sp90 -i200 -D10s -q
@@ -166,7 +205,7 @@ enum Verb {
     Cyclictest(FrontEnd),
     /// Pass messages with hackbench's options and output
     ///
-    /// A link of that name to rtscope does the same.
+    /// A link to rtscope with that name does the same.
     ///
     /// Examples:
     ///   rtscope hackbench -g 2 -l 1000

@@ -13,6 +13,8 @@ use crate::{
 
 /// Draw one plot of a record as SVG or PNG
 ///
+/// If the record has nothing to draw, the plot says why, and the exit code is 3.
+///
 /// Examples:
 ///   rtscope plot my-run --kind histogram
 ///   rtscope plot my-run --kind timeline --out timeline.png --width 1600
@@ -52,5 +54,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if out.write(&format.encode(svg)?)? {
         print(&format!("{out}\n"))?;
     }
-    Ok(ExitCode::from(exit::PASS))
+    Ok(ExitCode::from(match plot::lacks(kind, &judged.record, &judged.judgement) {
+        Some(why) => {
+            note!("rtscope: the plot is empty. {why}");
+            exit::INCONCLUSIVE
+        }
+        None => exit::PASS,
+    }))
 }

@@ -109,7 +109,7 @@ fn two_cells_of_one_run_can_be_compared() {
     assert_eq!(wrong.status.code(), Some(64));
     let late = output(folder.path(), &format!("compare {rt} -- {rt} --json"));
     assert!(text(&late.stderr).contains("--json comes after `--`"));
-    assert!(text(&wrong.stderr).contains("no cell \"idle\": rest, message, disk"));
+    assert!(text(&wrong.stderr).contains("no cell \"idle\"; its cells are rest, message, disk"));
 }
 
 #[test]

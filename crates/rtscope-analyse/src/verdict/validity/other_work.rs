@@ -35,7 +35,7 @@ pub(super) fn not_at_rest(scene: &Scene) -> Option<Finding> {
     }))?;
     let text = format!("the machine was not at rest in phases without a load: {places}");
     let advice = "stop these processes, or keep them off the measured CPUs (isolcpus, cpusets)";
-    Some(Finding::new("not-at-rest", weight?, text).advise(advice))
+    Some(Finding::new("not-at-rest", weight?, text).advise(or_other_rtscope(scene, false, advice)))
 }
 
 /// How a phase without a load is judged; none when it was at rest.
@@ -59,7 +59,21 @@ pub(super) fn foreign_work(scene: &Scene) -> Option<Finding> {
     let text = format!("other processes used the CPUs besides the loads: {places}");
     let advice =
         "stop these processes, because they change the latencies and the rates of the loads";
+    let advice = or_other_rtscope(scene, true, advice);
     Some(Finding::new("foreign-work", Weight::Warning, text).advise(advice))
+}
+
+/// The advice, or another one where most of the time went to another rtscope: its loads are `load:NAME`.
+fn or_other_rtscope(scene: &Scene, loaded: bool, advice: &str) -> String {
+    let is_rtscope = |name: &str| name == "rtscope" || name.starts_with("load:");
+    let is_most = |work: &OtherWork| {
+        let of_rtscope = work.processes.iter().filter(|process| is_rtscope(&process.name));
+        2 * of_rtscope.map(|process| process.cpu_ns).sum::<u64>() > work.others_ns
+    };
+    match works(scene, loaded).any(|work| work.others_ns >= PROVEN.0 && is_most(work)) {
+        true => "another rtscope is running: measure again when it has ended".to_owned(),
+        false => advice.to_owned(),
+    }
 }
 
 /// A phase of which the record doesn't say what others did. Runs that seal their whole files always say it;
@@ -175,6 +189,20 @@ mod tests {
              CPUs and 99 % of the busiest measured CPU: stress (10) 3 s, cc1 (11) 1.2 s, all other \
              processes 1.7 s)"
         );
+    }
+
+    #[test]
+    fn another_rtscope_is_recognised_by_its_loads() {
+        let advice = |cell: u32, names: &[(&str, u64)]| {
+            let mut found = all(&used(cell, [60, 60, 60], names));
+            found.pop().expect("a finding").advice
+        };
+        for cell in [0, 1] {
+            let other = advice(cell, &[("load:message", 80), ("rtscope", 20), ("cc1", 80)]);
+            assert!(other.starts_with("another rtscope is running"), "{other}");
+            let cc1 = advice(cell, &[("cc1", 100), ("load:message", 80)]);
+            assert!(cc1.starts_with("stop these processes"), "{cc1}");
+        }
     }
 
     #[test]

@@ -295,7 +295,7 @@ fn remedy(gid: u32, tree: &Tree) -> String {
                 "only the group {group} may open it; run `sudo usermod -aG {group} $USER` and log in again"
             )
         }
-        _ => "it is for root only".to_owned(),
+        _ => "only root may open it".to_owned(),
     }
 }
 

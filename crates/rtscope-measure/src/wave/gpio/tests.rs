@@ -96,7 +96,10 @@ fn a_missing_chip_is_answered_with_those_there_are() {
     let said = open(folder.path()).expect_err("absent").to_string();
     assert_eq!(said, "there is no GPIO chip gpiochip7; there are gpiochip0, gpiochip4");
     let said = open(Path::new("/nowhere")).expect_err("absent").to_string();
-    assert_eq!(said, "there is no GPIO chip gpiochip7: the system has none");
+    assert_eq!(
+        said,
+        "there is no GPIO chip gpiochip7: the system has none. Without hardware, use memory:NAME"
+    );
 }
 
 #[test]
@@ -106,5 +109,5 @@ fn no_permission_names_the_group() {
     fs::write(folder.path().join("etc/group"), "root:x:0:\ngpio:x:997:pi\n").expect("written");
     let tree = Tree::under(folder.path());
     assert!(remedy(997, &tree).contains("usermod -aG gpio"));
-    assert!(remedy(0, &tree).contains("root only"));
+    assert!(remedy(0, &tree).contains("only root may"));
 }

@@ -39,7 +39,11 @@ pub(super) enum Verb {
     Matrix(Box<matrix::Args>),
     Sched(Box<sched::Args>),
     /// Generate square waves in kernels, or find the highest frequency
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope lab wave generate --freq 1kHz -k debian-stock -k debian-rt
+    ///   rtscope lab wave sweep --subject c -k debian-rt --load cpu
+    #[command(subcommand, verbatim_doc_comment)]
     Wave(Box<wave::Wave>),
     Drift(Box<drift::Args>),
     Stat(Box<stat::Args>),
@@ -52,7 +56,11 @@ pub(super) enum Verb {
     Worst(Box<worst::Args>),
     Tune(Box<tune::Args>),
     /// List or delete what the lab keeps: kernels, images, records
-    #[command(subcommand)]
+    ///
+    /// Examples:
+    ///   rtscope lab cache list
+    ///   rtscope lab cache prune
+    #[command(subcommand, verbatim_doc_comment)]
     Cache(cache::Verb),
     /// List the machines that a guest can run on
     ///
