@@ -175,7 +175,7 @@ fn swallowed(judgement: &Judgement, record: &Record) -> Option<NextStep> {
         return None;
     }
     let text = format!(
-        "{} missed, because a thread was later than its interval. To find out what was in the way, as root",
+        "{} missed, because a thread was late by more than its interval. To find out what was in the way, as root",
         match missed {
             1 => "1 activation was".to_owned(),
             n => format!("{} activations were", crate::number::grouped(n)),
@@ -274,7 +274,7 @@ fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {
     let acceptable = codes.iter().find(is_acceptable).copied();
     let is_damaged = codes.iter().any(|code| DAMAGE.contains(code));
     let accept = acceptable.filter(|_| judgement.verdict != Verdict::Measured).map(|code| {
-        format!("if a finding doesn't matter for you, accept it, for example with --accept {code}")
+        format!("if a finding doesn't matter to you, accept it, for example with --accept {code}")
     });
     let again = is_damaged.then(|| {
         "the record is damaged, which can't be accepted: use the record as the run wrote it, or measure \

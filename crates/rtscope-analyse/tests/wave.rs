@@ -124,15 +124,19 @@ fn samples_without_a_rate_need_one() {
 fn a_broken_file_gives_findings_and_what_could_be_read() {
     let reading =
         read("broken.vcd", CaptureChoice { channel: Some("D0"), ..CaptureChoice::default() });
-    for part in
-        ["no time scale", "without a name", "goes back", "no variable has", "within a section"]
-    {
+    for part in [
+        "no time scale",
+        "without a name",
+        "goes backwards",
+        "no variable declares",
+        "within a section",
+    ] {
         assert!(reading.findings.iter().any(|said| said.contains(part)), "{part}: {reading:?}");
     }
     let reading =
         read("broken.csv", CaptureChoice { channel: Some("D0"), ..CaptureChoice::default() });
     assert_eq!(reading.findings.len(), 4, "{:?}", reading.findings);
-    assert_eq!(reading.findings[0], "line 7: \"1\" is no sample: a gap");
+    assert_eq!(reading.findings[0], "line 7: \"1\" is not a valid sample: treated as a gap");
     assert_eq!(reading.capture.edges.len() + reading.capture.gaps.len(), 3, "{reading:?}");
 }
 

@@ -27,7 +27,9 @@ pub enum FleetError {
     NotLetIn(String),
     /// The program is at the place, and nothing there starts it: the place is too busy, or what held it for the job has
     /// just been ended. Another try may succeed.
-    #[error("the run doesn't begin: the place is too busy, or somebody ended what starts it there")]
+    #[error(
+        "the run did not start: the place is too busy, or somebody killed the process that starts it"
+    )]
     NotBegun,
     /// Slurm has taken the place away: the node is down, for example. Another try may get it.
     #[error("{0}; its run and its record are lost")]

@@ -29,7 +29,7 @@ impl Hold {
     pub fn new(base: &Path, job: &str) -> Result<Hold, FleetError> {
         match is_job(job) {
             true => Ok(Hold { base: base.to_owned(), job: job.to_owned() }),
-            false => Err(FleetError::Refused(format!("{job:?} is no name of a job"))),
+            false => Err(FleetError::Refused(format!("{job:?} is not a valid job name"))),
         }
     }
 

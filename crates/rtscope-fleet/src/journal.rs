@@ -120,7 +120,7 @@ impl FleetJournal {
         let path = folder.join(ORDER);
         if path.exists() {
             return Err(FleetError::Refused(format!(
-                "{} holds a fleet's run already: collect it with `rtscope fleet collect`, or name another folder with --out",
+                "{} already holds a fleet run: collect it with `rtscope fleet collect`, or name another folder with --out",
                 folder.display()
             )));
         }
@@ -140,7 +140,7 @@ impl FleetJournal {
         let file = file.map_err(FleetError::file("write", &path))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(FleetError::Refused(format!(
-                "another rtscope works with {}: wait for it, or end it",
+                "another rtscope is using {}: wait until it ends, or stop it",
                 folder.display()
             )));
         }
@@ -187,13 +187,14 @@ pub fn read_order(folder: &Path) -> Result<FleetOrder, FleetError> {
     let path = folder.join(ORDER);
     let text = fs::read_to_string(&path).map_err(|e| {
         FleetError::Refused(format!(
-            "{} is no folder of `rtscope fleet run`: {ORDER}: {e}",
+            "{} was not written by `rtscope fleet run`: {ORDER}: {e}",
             folder.display()
         ))
     })?;
     // Of our own making, and a plan has lines.
-    let order: FleetOrder = serde_json::from_str(&text)
-        .map_err(|e| FleetError::Refused(format!("{} is no fleet's run: {e}", path.display())))?;
+    let order: FleetOrder = serde_json::from_str(&text).map_err(|e| {
+        FleetError::Refused(format!("{} does not describe a fleet run: {e}", path.display()))
+    })?;
     match order.format {
         FORMAT => Ok(order),
         other => Err(FleetError::Refused(format!(

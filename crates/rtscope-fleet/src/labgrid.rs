@@ -131,7 +131,7 @@ impl PlaceAnswer {
         let address = self.address.unwrap_or_default();
         let target = self.user.map_or_else(|| address.clone(), |user| format!("{user}@{address}"));
         if address.is_empty() || [&address, &target].iter().any(|word| word.starts_with('-')) {
-            return Err(FleetError::Connection(format!("{target:?} is no address for ssh")));
+            return Err(FleetError::Connection(format!("{target:?} is not an ssh address")));
         }
         let port = self.port.unwrap_or(22).to_string();
         Ok(Reach::Ssh { target, options: vec!["-p".to_owned(), port] })
@@ -156,7 +156,9 @@ mod tests {
             r#"{"address": "saw", "user": "-oProxyCommand=x "}"#,
             r#"{"address": "", "user": "root"}"#,
         ] {
-            assert!(reach(hostile).expect_err(hostile).to_string().contains("is no address"));
+            assert!(
+                reach(hostile).expect_err(hostile).to_string().contains("is not an ssh address")
+            );
         }
     }
 }

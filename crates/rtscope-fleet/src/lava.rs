@@ -182,7 +182,7 @@ impl LavaJob {
         let mut steps = vec!["mkdir -p /tmp/rtscope && cd /tmp/rtscope".to_owned(), fetch];
         if let Some(sum) = &self.program_sha256 {
             steps.push(format!(
-                "echo '{sum}  rtscope' | sha256sum -c - || lava-test-raise \"rtscope has another SHA-256\""
+                "echo '{sum}  rtscope' | sha256sum -c - || lava-test-raise \"rtscope does not have the expected SHA-256\""
             ));
         }
         let plan = self.plan.trim_end();

@@ -38,7 +38,7 @@ impl<'a> Link<'a> {
             (self.say)(&format!("{why}; trying again"));
         } else if is_due {
             let seconds = now.duration_since(since).as_secs();
-            (self.say)(&format!("{why}; trying again since {seconds} s"));
+            (self.say)(&format!("{why}; still trying after {seconds} s"));
         }
     }
 

@@ -27,8 +27,8 @@ impl Machines {
         match *first == place.name {
             true => Ok(()),
             false => Err(FleetError::Place(format!(
-                "it is the same machine as the place {first}: remove one of them, or write `shares-machine = true` where \
-                 several places of one machine are meant, such as containers"
+                "it is the same machine as place {first}: remove one of them, or write `shares-machine = true` if several \
+                 places on one machine are intended, such as containers"
             ))),
         }
     }
@@ -50,6 +50,6 @@ mod tests {
         machines.note("two", b).expect("another machine");
         machines.note("", b).expect("not known");
         let said = machines.note("one", b).expect_err("the same").to_string();
-        assert!(said.contains("the same machine as the place a"), "{said}");
+        assert!(said.contains("the same machine as place a"), "{said}");
     }
 }

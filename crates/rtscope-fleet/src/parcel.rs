@@ -53,11 +53,14 @@ impl RecordManifest {
     pub fn check(&self) -> Result<(), FleetError> {
         let wrong = |why: String| Err(FleetError::Parcel(why));
         if self.files.len() > FILES_MAX {
-            return wrong(format!("it has {} files", self.files.len()));
+            return wrong(format!(
+                "it has {} files, but the maximum is {FILES_MAX}",
+                self.files.len()
+            ));
         }
         if self.bytes() > BYTES_MAX {
             return wrong(format!(
-                "it has {} MiB, and {} are the most",
+                "it has {} MiB, but the maximum is {}",
                 self.bytes() >> 20,
                 BYTES_MAX >> 20
             ));
@@ -65,7 +68,7 @@ impl RecordManifest {
         let mut paths: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         paths.sort_unstable();
         if let Some(path) = paths.iter().find(|path| !is_plain(path)) {
-            return wrong(format!("it has a file {path:?}"));
+            return wrong(format!("it has a file with an invalid name, {path:?}"));
         }
         let is_below = |pair: &[&str]| {
             pair[0] == pair[1]

@@ -251,25 +251,25 @@ fn place_of(
         (Some(target), false) => {
             if target.is_empty() || target.starts_with('-') {
                 return Err(format!(
-                    "ssh = {target:?} is no host: write USER@HOST or a name of ssh's configuration"
+                    "ssh = {target:?} is not a host: write USER@HOST or a host name from the ssh configuration"
                 ));
             }
             let options = [defaults.ssh_options.as_slice(), &text.ssh_options].concat();
             Reach::Ssh { target, options }
         }
         (None, true) => Reach::Local,
-        (Some(_), true) => return Err("it has ssh and local: write one of them".to_owned()),
+        (Some(_), true) => {
+            return Err("it has both ssh and local: keep only one of them".to_owned());
+        }
         (None, false) => {
-            return Err(
-                "it isn't said how it is reached: write ssh = \"USER@HOST\" or local = true"
-                    .to_owned(),
-            );
+            return Err("it has neither ssh nor local: write ssh = \"USER@HOST\" or local = true"
+                .to_owned());
         }
     };
     let tags = [defaults.tags.as_slice(), &text.tags].concat();
     if let Some(tag) = tags.iter().find(|tag| !Selector::is_tag(tag)) {
         return Err(format!(
-            "the tag {tag:?} is neither a word nor KEY=VALUE of letters, digits and - _ . / + : (place, tag and reach are no keys)"
+            "the tag {tag:?} is neither a word nor KEY=VALUE of letters, digits and - _ . / + : (place, tag and reach can't be keys)"
         ));
     }
     let folder = text.folder.or_else(|| defaults.folder.clone());
@@ -349,9 +349,9 @@ mod tests {
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines.len(), 5, "{said}");
         for (place, line, why) in [
-            ("\"b\"", "4", "how it is reached"),
+            ("\"b\"", "4", "neither ssh nor local"),
             ("\"../c\"", "5", "a name has"),
-            ("\"d\"", "7", "is no host"),
+            ("\"d\"", "7", "is not a host"),
             ("\"e\"", "9", "neither a word"),
             ("\"f\"", "12", "doesn't begin with /"),
         ] {

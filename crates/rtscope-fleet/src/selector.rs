@@ -36,7 +36,7 @@ impl Condition {
         let (key, value) = (key.trim(), value.trim());
         if !is_word(key) || !is_word(&value.replace('*', "x")) {
             return Err(NotASelector(format!(
-                "{:?} is no condition: write as place=drill-*, tag=rt, reach=ssh, or the key of a tag as arch=arm64, \
+                "{:?} is not a condition: write for example place=drill-*, tag=rt, reach=ssh, or the key of a tag such as arch=arm64, \
                  with != for the opposite and commas between conditions",
                 text.trim()
             )));
@@ -163,7 +163,7 @@ mod tests {
     fn what_is_no_condition_is_refused() {
         for text in ["", "rt", "tag=", "=rt", "tag=rt,", "tag=a b", "tag=$(x)"] {
             let said = text.parse::<Selector>().expect_err(text).to_string();
-            assert!(said.contains("is no condition"), "{said}");
+            assert!(said.contains("is not a condition"), "{said}");
         }
         assert_eq!(
             "tag!=rt, arch = arm64".parse::<Selector>().expect("read").to_string(),

@@ -197,8 +197,8 @@ impl Shell {
         let mut child = command.spawn().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => FleetError::Refused(
                 match self.way {
-                    Way::Step(_) => "this machine has no srun: run `apt-get install slurm-client`, or install it otherwise",
-                    _ => "this machine lacks ssh: run `apt-get install openssh-client`, or install it otherwise",
+                    Way::Step(_) => "this machine has no srun: run `apt-get install slurm-client`, or install it another way",
+                    _ => "this machine lacks ssh: run `apt-get install openssh-client`, or install it another way",
                 }
                 .to_owned(),
             ),
@@ -296,7 +296,7 @@ impl Shell {
                 Ok(Some(status)) => return Ok(status.code().unwrap_or(SSH_FAILED)),
                 Ok(None) if stop() => FleetError::Interrupted,
                 Ok(None) if since.elapsed() > self.silence_max => FleetError::Connection(format!(
-                    "nothing came for {} s",
+                    "no data arrived for {} s",
                     self.silence_max.as_secs()
                 )),
                 Ok(None) => {

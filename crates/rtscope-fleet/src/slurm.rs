@@ -119,7 +119,7 @@ impl Cluster {
             !name.is_empty() && !name.starts_with('-') && name.chars().all(is_known)
         };
         if let Some(partition) = self.partition.as_ref().filter(|name| !is_name(name)) {
-            return Some(format!("{partition:?} is no partition: write one name"));
+            return Some(format!("{partition:?} is not a partition: write a single name"));
         }
         let tag = self.tags.iter().find(|tag| !Selector::is_tag(tag))?;
         Some(format!("the tag {tag:?} is neither a word nor KEY=VALUE"))
@@ -313,7 +313,7 @@ impl Allocation {
             Some(found) => {
                 Some(format!("Slurm has ended its job {}: {}", found.number, found.state))
             }
-            None => Some(format!("{self} is no more")),
+            None => Some(format!("{self} no longer exists")),
         }
     }
 }
@@ -441,7 +441,7 @@ fn run(command: &[&str], stop: Stop<'_>) -> Result<ShellAnswer, FleetError> {
     let answer = Shell::here().run("exec \"$@\"", command, stop)?;
     if answer.code == NOT_FOUND {
         return Err(FleetError::Refused(format!(
-            "this machine has no {}, which asks Slurm: run `apt-get install slurm-client`, or install it otherwise",
+            "this machine lacks {}, which rtscope uses to query Slurm: run `apt-get install slurm-client`, or install it another way",
             command.first().copied().unwrap_or_default()
         )));
     }

@@ -105,7 +105,7 @@ fn download(
     report: &mut Report<'_>,
 ) -> Result<PathBuf, LabError> {
     let mut last = LabError::Refused(format!(
-        "no configured archive of Debian has the package {package}: run `apt-get update`"
+        "no configured Debian archive has the package {package}: run `apt-get update`"
     ));
     for version in apt.versions(package)? {
         match apt.download(package, &version, downloads, report) {

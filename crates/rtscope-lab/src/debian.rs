@@ -125,7 +125,7 @@ impl Apt {
         let archives = archives(&targets);
         if archives.is_empty() {
             return Err(LabError::Refused(
-                "no archive of Debian is configured here, or `apt-get update` was never run: run it, \
+                "no Debian archive is configured here, or `apt-get update` was never run: run that, \
                  or name another source in the spec (an archive, a git tree, a folder)"
                     .to_owned(),
             ));

@@ -66,7 +66,10 @@ impl fmt::Display for Shortage {
         let (has, needs) = (free.bytes as f64 / MIB, needed.bytes as f64 / MIB);
         // Upwards, so that space made after it is enough.
         let lacks = ((needs - has) * 10.0).ceil() / 10.0;
-        write!(f, "{path} has {has:.1} MiB free and needs {needs:.1} MiB, {lacks:.1} MiB more")
+        write!(
+            f,
+            "{path} has {has:.1} MiB free but needs {needs:.1} MiB: {lacks:.1} MiB are missing"
+        )
     }
 }
 
@@ -157,7 +160,7 @@ mod tests {
         };
         assert_eq!(
             short(10 * mib + 1, 9),
-            "/boot has 3.0 MiB free and needs 10.0 MiB, 7.1 MiB more"
+            "/boot has 3.0 MiB free but needs 10.0 MiB: 7.1 MiB are missing"
         );
         assert_eq!(short(mib, 9), "/boot has room for 2 more files and needs 9");
         let here = Path::new("/proc");

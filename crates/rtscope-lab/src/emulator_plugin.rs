@@ -83,7 +83,7 @@ pub fn loadable(
             Err(why) => said = why,
         }
     }
-    Err(LabError::NoPlugin(format!("{emulator} loads no plugin of rtscope ({said})")))
+    Err(LabError::NoPlugin(format!("{emulator} can't load rtscope's plugin ({said})")))
 }
 
 /// Whether an emulator loads a plugin; if not, the last line of what it said.

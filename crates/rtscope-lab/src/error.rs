@@ -52,8 +52,8 @@ pub enum LabError {
     },
     /// What was fetched isn't what was asked for.
     #[error(
-        "{path} has the SHA-256 {found}, not {asked}: it is damaged or another file; remove it and \
-         fetch again, or correct the spec",
+        "{path} has the SHA-256 {found}, not {asked}: it is damaged or is a different file; remove it and \
+         fetch it again, or correct the spec",
         path = path.display()
     )]
     Checksum {
@@ -69,7 +69,7 @@ pub enum LabError {
     #[error("{}", .0.refusal())]
     Patch(Box<PatchReport>),
     /// Options that the kernel's configuration didn't take.
-    #[error("{} requested option(s) are lost:\n{}", .0.len(), .0.join("\n"))]
+    #[error("the kernel configuration dropped {} requested option(s):\n{}", .0.len(), .0.join("\n"))]
     LostOptions(Vec<String>),
     #[error(
         "{path} has {free_mib} MiB free and this needs about {needed_mib} MiB: make space, or give \

@@ -59,14 +59,17 @@ pub fn look(
 ) -> Result<WatchedReplay, LabError> {
     let replay = Replay::open(record, false, cache)?;
     let refused = |why: String| {
-        LabError::Refused(format!("{}: {why}. Only a run's log shows it again", record.display()))
+        LabError::Refused(format!(
+            "{}: {why}. rtscope can only explain a run that it can replay from its log",
+            record.display()
+        ))
     };
     if replay.way != Way::Log {
         return Err(refused(replay.why.unwrap_or_default()));
     }
     let guest = replay.guest();
     let Timing::Virtual { shift } = guest.spec.timing else {
-        return Err(refused("its time was its host's".to_owned()));
+        return Err(refused("the guest used the host's clock".to_owned()));
     };
     let arch = guest.kernel.arch.clone();
     if !ARCHITECTURES.contains(&arch.as_str()) {

@@ -409,8 +409,8 @@ impl GuestRun {
                 let folder = folder.file_name().unwrap_or_default().display();
                 (around.say)(&format!(
                     "{folder}: the kernel has printed nothing, though it had a CPU for {} s. Others print within 15 s. \
-                     Its image may be damaged, or it has no serial console. Ctrl-C ends it; otherwise it is ended \
-                     after a silence of {} s (--silence)",
+                     Its image may be damaged, or it has no serial console. Ctrl-C ends it; otherwise rtscope \
+                     ends it after {} s of silence (--silence)",
                     FIRST_WORD.as_secs(),
                     self.silence.as_secs()
                 ));

@@ -74,15 +74,15 @@ impl Inputs {
         let Inputs { kernel_sha256, image_sha256, emulator, arguments, .. } = self;
         let seed = ["-seed", &self.spec.seed.to_string()].map(str::to_owned);
         let why = if key_of_run(kernel_sha256, image_sha256, emulator, arguments) != self.key {
-            "its key is not that of the inputs in it".to_owned()
+            "its key does not match the inputs in it".to_owned()
         } else if !arguments.windows(2).any(|pair| pair == seed) {
-            format!("the emulator's arguments have another seed than {}", self.spec.seed)
+            format!("the emulator's arguments have a seed other than {}", self.spec.seed)
         } else {
             return Ok(());
         };
         let path = record.join(INPUTS);
         Err(LabError::Refused(format!(
-            "{} was altered: {why}. Without the inputs of the run it can't be repeated",
+            "{} was altered: {why}. Without its inputs, the run can't be repeated",
             path.display()
         )))
     }
@@ -109,7 +109,7 @@ pub fn read_inputs(folder: &Path) -> Result<Inputs, LabError> {
     };
     let inputs: Inputs = serde_json::from_slice(&text).map_err(|e| refused(e.to_string()))?;
     match inputs.files.keys().find(|name| !stays_below(Path::new(name))) {
-        Some(name) => Err(refused(format!("it names the file {name:?}"))),
+        Some(name) => Err(refused(format!("it names a file outside its folder, {name:?}"))),
         None => Ok(inputs),
     }
 }

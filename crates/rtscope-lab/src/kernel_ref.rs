@@ -56,7 +56,7 @@ impl KernelRef {
             None | Some(("path", _)) => (None, head),
             Some((label, name)) => {
                 name::check("the label", label).map_err(|why| {
-                    LabError::Refused(format!("--kernel {typed}: {why}; a file is path=FILE"))
+                    LabError::Refused(format!("--kernel {typed}: {why}; write a file as path=FILE"))
                 })?;
                 (Some(label.to_owned()), name)
             }
@@ -71,7 +71,7 @@ impl KernelRef {
         if !empty.is_empty() {
             return Err(LabError::Refused(format!(
                 "kernel {typed:?}: {empty}. Write a name such as debian-rt, path=FILE, or the file of a Debian \
-                 package; a label goes before it as LABEL=, and kernel parameters after it, each behind a colon: \
+                 package; a label goes before it as LABEL=, and kernel parameters after it, each preceded by a colon: \
                  mine=debian-stock:preempt=full"
             )));
         }

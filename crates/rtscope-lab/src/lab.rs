@@ -91,7 +91,7 @@ impl Lab {
         cache: Cache,
     ) -> Result<Lab, LabError> {
         if options.silence == Some(Nanos::ZERO) {
-            let why = "--silence 0: every guest is silent while it boots, and would be ended at once; write a \
+            let why = "--silence 0: every guest is silent while it boots, so rtscope would end it at once; write a \
                        time, for example 10min, or leave it out";
             return Err(LabError::Refused(why.to_owned()));
         }
@@ -397,7 +397,7 @@ impl Lab {
         match spoke.map_err(refused)? {
             true => Ok(()),
             false => Err(LabError::Refused(format!(
-                "--kvm: KVM is there, but a guest printed nothing within {} s: use --wall, or leave it out",
+                "--kvm: KVM is available, but a guest printed nothing within {} s: use --wall, or leave it out",
                 KVM_SPEAKS_IN.as_secs()
             ))),
         }
@@ -472,7 +472,7 @@ fn refuse_absent_cpus(plan: &Plan, cpus: u32) -> Result<(), LabError> {
     });
     absent.map_or(Ok(()), |absent| {
         Err(LabError::Refused(format!(
-            "the plan measures CPU {absent}, and the guest has CPU {there}: name others with --cpus, or give \
+            "the plan measures CPU {absent}, but the guest has only CPU {there}: name others with --cpus, or give \
              the guest more with --smp"
         )))
     })
@@ -594,7 +594,7 @@ mod tests {
         assert!(refuse_absent_cpus(&plan, 1).is_ok(), "all that there are");
         plan.phases[0].sampler.cpus = CpuChoice::These("1-2".parse().expect("a set"));
         let said = refuse_absent_cpus(&plan, 2).expect_err("refused").to_string();
-        assert!(said.contains("measures CPU 2, and the guest has CPU 0-1"), "{said}");
+        assert!(said.contains("measures CPU 2, but the guest has only CPU 0-1"), "{said}");
         assert!(refuse_absent_cpus(&plan, 3).is_ok());
     }
 }

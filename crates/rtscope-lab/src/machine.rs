@@ -87,7 +87,7 @@ impl Machine {
         }
         let names: Vec<&str> = shipped.iter().map(|machine| machine.name.as_str()).collect();
         Err(LabError::Refused(format!(
-            "there is no machine {name:?}: write {}, or a file",
+            "there is no machine {name:?}: choose {}, or name a file",
             names.join(", ")
         )))
     }
@@ -113,8 +113,8 @@ impl Machine {
     pub fn check_noted(name: &str, cache: &Cache) -> Result<(), LabError> {
         match Machine::note_of(name, cache)? {
             Some(note) if !note.exists() => Err(LabError::Refused(format!(
-                "the record names the machine {name}, a file on which no guest of yours has run. It names the program \
-                 that is started as the emulator: read it, and run a guest with `--machine {name}` first"
+                "the record names the machine {name}, a file that none of your guests has used. That file names the program \
+                 that rtscope starts as the emulator: read the file, and run a guest with `--machine {name}` first"
             ))),
             _ => Ok(()),
         }
@@ -200,7 +200,7 @@ mod tests {
         let name = file.display().to_string();
         assert!(Machine::check_noted("x86-64", &cache).is_ok());
         let said = Machine::check_noted(&name, &cache).expect_err("a stranger's").to_string();
-        assert!(said.contains("on which no guest of yours has run"), "{said}");
+        assert!(said.contains("that none of your guests has used"), "{said}");
         Machine::note_file(Some(&name), &cache).expect("noted");
         assert!(Machine::check_noted(&name, &cache).is_ok());
         fs::write(&file, "program = 'another'").expect("altered");

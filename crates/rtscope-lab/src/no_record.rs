@@ -25,7 +25,7 @@ impl GuestRun {
     pub fn explain(&self, ending: &Ending) -> String {
         let why = match ending {
             Ending::Mute if self.spec.timing == Timing::Kvm => Some(
-                "KVM is there and does not run the guest: use --wall, or leave --kvm out"
+                "KVM is available, but does not run the guest: use --wall, or leave --kvm out"
                     .to_owned(),
             ),
             Ending::Mute | Ending::Halted => self.mute(ending),
@@ -105,7 +105,7 @@ impl GuestRun {
 
     fn impatient(&self) -> String {
         format!(
-            "it may be silent for {} ms only, and on a busy machine a boot takes longer: give it more \
+            "it may be silent for only {} ms, but a boot can take longer on a busy machine: give it more \
              time with --silence",
             self.silence.as_millis()
         )
@@ -197,11 +197,11 @@ mod tests {
         small.spec.memory_mib = Some(16);
         has(&small, "--memory");
         let silence = Duration::from_millis(1);
-        has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "silent for 1 ms only");
+        has(&GuestRun { silence, ..run(folder.path(), &[], serial) }, "silent for only 1 ms");
         has(&run(folder.path(), &[], None), "little memory to boot");
         let mut kvm = run(folder.path(), &[], serial);
         kvm.spec.timing = Timing::Kvm;
-        has(&kvm, "KVM is there and does not run the guest: use --wall");
+        has(&kvm, "KVM is available, but does not run the guest: use --wall");
         let mut two = run(folder.path(), &[], serial);
         two.spec.cpus = 2;
         has(&two, "2 CPUs in virtual time");

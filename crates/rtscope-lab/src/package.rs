@@ -125,7 +125,7 @@ fn check(kernel: &KeptKernel, named: &Path) -> Result<(), LabError> {
     let is_key = key.len() >= 8 && key.bytes().all(|b| b.is_ascii_hexdigit());
     if !is_key || !kernel.vmlinuz().is_file() {
         let message = format!(
-            "{} is damaged, because its image or key is missing: build or download it again",
+            "{} is damaged: its image or its key is missing; build or download it again",
             named.display()
         );
         return Err(LabError::Refused(message));

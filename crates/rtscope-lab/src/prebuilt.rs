@@ -157,7 +157,7 @@ impl Prebuilt {
         // A version may be in the lists and yet be gone from the archive: then the one before it.
         let versions = self.versions(&apt)?;
         let mut last = LabError::Refused(format!(
-            "no configured archive of Debian has the package {}: run `apt-get update`",
+            "no configured Debian archive has the package {}: run `apt-get update`",
             self.meta
         ));
         for version in versions {
@@ -191,7 +191,7 @@ impl Prebuilt {
         let field =
             tool::output(Command::new("dpkg-deb").arg("--field").arg(&meta).arg("Depends"))?;
         let (image, exactly) = dependency(&field).ok_or_else(|| {
-            LabError::Refused(format!("{} {version} depends on no kernel", self.meta))
+            LabError::Refused(format!("{} {version} does not depend on a kernel", self.meta))
         })?;
         let package =
             apt.download(&image, exactly.as_deref().unwrap_or(version), downloads, report)?;

@@ -76,8 +76,8 @@ pub fn parse_shift(text: &str) -> Result<u8, String> {
     let ns = 1_u64.checked_shl(shift.into()).unwrap_or(u64::MAX);
     let takes = |instructions| Nanos(ns.saturating_mul(instructions));
     Err(format!(
-        "an instruction would take {}, and a late wake-up, of about {WAKE_UP_INSTRUCTIONS} instructions, {}. Such slow \
-         kernels hang, or leave no time for the sampler and the loads: take 0 to {SHIFT_MAX}",
+        "an instruction would take {}, and a late wake-up (about {WAKE_UP_INSTRUCTIONS} instructions) {}. Kernels that \
+         slow hang, or leave no time for the sampler and the loads: take 0 to {SHIFT_MAX}",
         takes(1),
         takes(WAKE_UP_INSTRUCTIONS)
     ))
@@ -311,7 +311,7 @@ mod tests {
         // By hand: 2^10 ns, and 8000 of them.
         let said = parse_shift("10").expect_err("too slow");
         assert!(
-            said.contains("take 1.02 us, and") && said.contains("instructions, 8.19 ms"),
+            said.contains("take 1.02 us, and") && said.contains("instructions) 8.19 ms"),
             "{said}"
         );
         for text in ["6", "7", "8", "9", "64", "255"] {

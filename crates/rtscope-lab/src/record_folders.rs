@@ -208,7 +208,7 @@ pub fn claim(
     let before: Option<GuestList> = serde_json::from_str(&text).ok();
     if before.is_none() && MatrixOrder::read(out).is_ok() {
         return Err(LabError::Refused(format!(
-            "{} holds the order of a matrix in batches: add --engine to continue there, or choose another folder with \
+            "{} belongs to a matrix that runs in batches: add --engine to continue it, or choose another folder with \
              --out",
             out.display()
         )));

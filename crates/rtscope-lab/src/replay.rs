@@ -262,7 +262,7 @@ fn described(way: Way, same_inputs: bool, found: &[Disagreement]) -> String {
         };
         let first = one.first.as_ref().map_or(String::new(), |first| {
             format!(
-                "\n  first in line {}, byte {}: {:?} in the record, {:?} in {run}",
+                "\n  first difference in line {}, byte {}: {:?} in the record, {:?} in {run}",
                 first.line, first.byte, first.before, first.after
             )
         });
@@ -348,7 +348,7 @@ fn run_of(inputs: &Inputs, cache: &Cache) -> Result<GuestRun, LabError> {
     })?;
     if digest::sha256_of_file(&image).ok().as_ref() != Some(&inputs.image_sha256) {
         let text = format!(
-            "{} was altered: it is not the image of the record. Run the lab command that made the record again, with \
+            "{} was altered: it is not the image of the record. Repeat the lab command that made the record, with \
              the same rtscope: it writes the image again",
             image.display()
         );
@@ -453,9 +453,12 @@ mod tests {
         let mut other = inputs.clone();
         other.spec.seed = 2;
         let other = said(other);
-        assert!(other.contains("rt-seed1/lab.json was altered") && other.contains("seed than 2"));
         assert!(
-            said(Inputs { kernel_sha256: "x".to_owned(), ..inputs }).contains("its key is not")
+            other.contains("rt-seed1/lab.json was altered") && other.contains("seed other than 2")
+        );
+        assert!(
+            said(Inputs { kernel_sha256: "x".to_owned(), ..inputs })
+                .contains("its key does not match")
         );
     }
 

@@ -86,7 +86,7 @@ pub fn watched(
 /// The guest isn't an x86-64 one with one CPU in virtual time.
 pub fn shift_of(run: &GuestRun) -> Result<u8, LabError> {
     let Timing::Virtual { shift } = run.spec.timing else {
-        let text = "a run can only be repeated up to an instant in virtual time: leave out --wall and --kvm";
+        let text = "only a run in virtual time can be repeated up to a given instant: leave out --wall and --kvm";
         return Err(LabError::Refused(text.to_owned()));
     };
     if run.kernel.arch != "x86_64" || !run.spec.is_logged(&run.machine) {

@@ -133,7 +133,7 @@ pub enum RunError {
     Limit(String),
     #[error("no CPU was found that this process may use: are /proc and /sys mounted?")]
     NoCpu,
-    #[error("no permission for the policy that was asked by name; {}", environment::do_one_of(.0))]
+    #[error("no permission for the requested policy; {}", environment::do_one_of(.0))]
     Permission([String; 3]),
     /// A sampling thread is not permitted what it was asked.
     #[error("{0}; {ways}", ways = environment::do_one_of(.1))]
@@ -312,8 +312,9 @@ fn sessions_in_turn(
     let watchdog = Watchdog::over_sleepers(options.unattended);
     let locked = LockedMemory::lock();
     if let Err(e) = &locked {
-        let text =
-            format!("memory is not locked: {e}. A page that was given back may delay a wake-up");
+        let text = format!(
+            "memory is not locked: {e}. A page that the kernel has reclaimed may delay a wake-up"
+        );
         stream.found(
             Finding::new("memory-not-locked", Weight::PreventsPass, text)
                 .advise("raise the memlock limit (ulimit -l), or run with CAP_IPC_LOCK"),

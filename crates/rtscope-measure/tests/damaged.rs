@@ -114,7 +114,7 @@ fn a_run_that_was_killed_was_cut_short_and_no_more() {
 fn a_file_without_its_last_lines_is_cut() {
     let cut = |left| {
         format!(
-            "slices/t0.jsonl is cut: it ends after {left} of the 6 lines with a checksum that the run wrote"
+            "slices/t0.jsonl was cut short: it ends after {left} of the 6 lines with checksums that the run wrote"
         )
     };
     let found = edited("slices/t0.jsonl", |lines| lines.truncate(4));
@@ -127,7 +127,8 @@ fn a_file_without_its_last_lines_is_cut() {
 #[test]
 fn a_line_that_is_edited_removed_or_doubled_is_found() {
     let changed = |line: u32| {
-        let text = "slices/t0.jsonl: line {} or the line before it was changed, removed or doubled";
+        let text =
+            "slices/t0.jsonl: line {} or the line before it was changed, removed or duplicated";
         one("record-changed", &text.replace("{}", &line.to_string()))
     };
     let edit =
@@ -152,8 +153,7 @@ fn events_without_their_checksums_are_found() {
             line.replace_range(end.., "}");
         }
     };
-    let text =
-        "events.jsonl: no line has a checksum, though the end of the run has those of other files";
+    let text = "events.jsonl: no line has a checksum, although the run-ended event has checksums of other files";
     assert_eq!(edited("events.jsonl", strip), one("record-changed", text));
 }
 

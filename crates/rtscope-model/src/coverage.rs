@@ -182,7 +182,7 @@ impl Coverage {
             slice.end_ns >= slice.start_ns && slice.planned == length_ns / sampled.interval_ns;
         if sampled.is_absolute && !is_on_grid {
             wrong(format!(
-                "a slice from {} to {} says that {} activations were due in it",
+                "a slice from {} to {} says that {} activations were due in it, which contradicts the interval",
                 at(slice.start_ns),
                 at(slice.end_ns),
                 slice.planned
@@ -294,7 +294,7 @@ impl Coverage {
                 && tally.wakeups != sampled.recorded.saturating_add(tally.without_slot)
             {
                 let text = format!(
-                    "it woke {} times, and its slices hold {} latencies",
+                    "it woke {} times, but its slices hold {} latencies",
                     tally.wakeups, sampled.recorded
                 );
                 self.gaps.add(Some(thread), text);
@@ -320,8 +320,9 @@ impl Coverage {
         };
         let text = format!("the record doesn't hold all that was measured. {places}{more}");
         (*count > 0).then(|| {
-            Finding::new("coverage", Weight::PreventsPass, text)
-                .advise("take the whole record from where it was made, or measure again")
+            Finding::new("coverage", Weight::PreventsPass, text).advise(
+                "copy the whole record again from the machine that made it, or measure again",
+            )
         })
     }
 
@@ -386,5 +387,5 @@ fn session_of(events: &[Stamped], cell: u32) -> Option<u32> {
 fn hole(span: &CellSpan, from_ns: u64, to_ns: u64) -> String {
     let (from, to) = (Nanos(from_ns), Nanos(to_ns));
     let name = quoted(&span.name);
-    format!("nothing of phase {name} from {from} to {to} after the start of the run")
+    format!("nothing was recorded for phase {name} from {from} to {to} after the start of the run")
 }

@@ -97,7 +97,7 @@ impl fmt::Display for CpuSet {
 
 /// Why a text is not a set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a set of CPUs: write numbers and ranges, as 0-3,6")]
+#[error("{0:?} is not a set of CPUs: write numbers and ranges such as 0-3,6")]
 pub struct NotACpuSet(String);
 
 impl FromStr for CpuSet {

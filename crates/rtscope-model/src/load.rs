@@ -33,8 +33,9 @@ impl FromStr for LoadLine {
             None => (text, None),
         };
         let mut words = head.split_whitespace();
-        let name =
-            words.next().ok_or("a load's line is empty: write its name, as message groups=1")?;
+        let name = words.next().ok_or(
+            "a load's line is empty: write its name and options, for example message groups=1",
+        )?;
         let mut options = BTreeMap::new();
         for word in words {
             let (key, value) = word

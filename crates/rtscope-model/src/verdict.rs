@@ -148,7 +148,7 @@ impl FromStr for Requirement {
         let rest = text[at..].trim_start_matches(['<', '=']);
         let sign = &text[at..text.len() - rest.len()];
         if !["<", "<=", "="].contains(&sign) {
-            return Err(bad(format!("{sign:?} is no relation")));
+            return Err(bad(format!("{sign:?} is not one of <, <= and =")));
         }
         let (rest, once_in) = match rest.split_once(" once in ") {
             Some((rest, time)) => (rest.trim(), Some(time.trim())),
@@ -171,15 +171,16 @@ impl FromStr for Requirement {
                 ("<", 0) => return Err(bad("a count is never below 0".to_owned())),
                 ("<", above) => above - 1,
                 ("=", 1..) => {
-                    let why =
-                        format!("a count of what was {name} is a limit: write '{name} <= {count}'");
+                    let why = format!(
+                        "the count {name} takes only an upper limit: write '{name} <= {count}'"
+                    );
                     return Err(NotARequirement(why));
                 }
                 (_, most) => most,
             }
         } else {
             if sign == "=" {
-                return Err(bad("a latency is never exactly a limit".to_owned()));
+                return Err(bad("a limit for a latency can't use '='".to_owned()));
             }
             if rest.contains("once") {
                 return Err(bad(format!("{rest:?} is not a limit")));

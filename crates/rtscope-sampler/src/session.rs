@@ -64,7 +64,7 @@ const SILENT_CYCLES: u64 = 5;
 pub enum SampleError {
     #[error("can't start sampling thread {thread}: {source}")]
     Spawn { thread: u32, source: io::Error },
-    #[error("sampling thread {thread} can't be {asked}: {source}")]
+    #[error("sampling thread {thread} can't run as {asked}: {source}")]
     Place { thread: u32, asked: Placement, source: rtscope_sys::Error },
     #[error("sampling thread {thread} did not run on CPU {cpus} within {} s: {holder}; end it, or measure on other CPUs", PLACING_LIMIT.as_secs())]
     Starved {

@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// A thread that the kernel placed otherwise, as in a set of CPUs that it may not leave.
     #[error(
-        "a thread was asked to run {asked}, but runs {found}: name CPUs that are online and that \
+        "a thread was asked to run as {asked}, but runs as {found}: name CPUs that are online and that \
          this process may use"
     )]
     Placement {

@@ -70,7 +70,7 @@ impl MemoryLine {
             file.set_len(BYTES as u64).map_err(|source| failed("make", source))?;
         } else if bytes != BYTES as u64 {
             // Touching a page beyond the end of the file would be SIGBUS.
-            let why = format!("it has {bytes} bytes and not {BYTES}: this is no line");
+            let why = format!("it has {bytes} bytes, not {BYTES}, so it is not a line of rtscope");
             return Err(failed("open", std::io::Error::other(why)));
         }
         let words = map(&file).map_err(|source| failed("map", source))?;

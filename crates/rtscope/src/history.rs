@@ -181,7 +181,7 @@ impl Store {
         let started = started.context("the record does not say when it began")?;
         anyhow::ensure!(
             at.is_none() || record.is_imported(),
-            "{folder} says itself when it was measured: --at is for imports"
+            "{folder} already contains its date: use --at only for imports"
         );
         let started = match at {
             Some(day) => format!("{day}T00:00:00Z"),

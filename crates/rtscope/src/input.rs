@@ -59,7 +59,7 @@ fn open(path: &Path, limit: Duration) -> io::Result<Box<dyn Read + Send>> {
         match fifo.read(&mut first) {
             Ok(0) if Instant::now() >= until => {
                 return Err(refused(format!(
-                    "no program has written to the FIFO for {} s; start the one that does first",
+                    "no program has written to the FIFO for {} s; start the program that writes to it first",
                     limit.as_secs()
                 )));
             }

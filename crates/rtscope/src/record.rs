@@ -124,7 +124,7 @@ fn refuse_lab_folder(folder: &Path) -> Result<(), Refused> {
         more => format!(" and {more} more"),
     };
     Err(Refused(format!(
-        "{} holds the records of {}: name one of them: {}{more}",
+        "{} holds the records of {}; name one of these: {}{more}",
         self::shown(folder),
         counted(records.len() as u64, "guest"),
         shown.join(", ")
@@ -330,7 +330,10 @@ pub(crate) fn new_folder(
 ) -> anyhow::Result<PathBuf> {
     let folder = asked.map_or_else(|| fresh_folder(name, wall_clock), Path::to_owned);
     if folder.join(record).exists() {
-        let text = format!("{} holds a record already: name another --out", folder.display());
+        let text = format!(
+            "{} already holds a record: choose another folder with --out",
+            folder.display()
+        );
         return Err(Refused(text).into());
     }
     Ok(folder)
@@ -386,7 +389,7 @@ impl Destination {
     /// Refuses `--json` beside a document that goes to standard output.
     pub(crate) fn refuse_two(&self, json: bool) -> Result<(), Refused> {
         if json && *self == Destination::Stdout {
-            let text = "--json and --out -: two documents for standard output, leave one out";
+            let text = "--json and --out - both write to standard output: leave one out";
             return Err(Refused(text.to_owned()));
         }
         Ok(())

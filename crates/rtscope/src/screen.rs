@@ -143,7 +143,7 @@ impl Lines {
                 let interval = Nanos(*interval_ns);
                 let but = match asked == found {
                     true => String::new(),
-                    false => format!(", asked was {asked}"),
+                    false => format!(", but {asked} was requested"),
                 };
                 Some(format!("thread {thread} (TID {tid}): every {interval}, {found}{but}"))
             }

@@ -68,13 +68,13 @@ pub(crate) fn problem_of(name: &str) -> Option<&'static str> {
     // What cargo has a use of its own for.
     const TAKEN: [&str; 3] = ["test", "main", "build"];
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        Some("a name starts with a letter")
+        Some("the name must start with a letter")
     } else if !name.chars().all(is_word) {
-        Some("a name has letters, digits, - and _, and is no path")
+        Some("the name may contain only letters, digits, - and _, and must not be a path")
     } else if name.len() > 64 {
-        Some("a name has at most 64 letters")
+        Some("the name may have at most 64 characters")
     } else if TAKEN.contains(&name) {
-        Some("the name is taken by a build tool")
+        Some("a build tool reserves this name: choose another")
     } else {
         None
     }

@@ -302,7 +302,7 @@ fn verdict(readiness: Readiness, findings: &[DoctorFinding], deadline_ns: u64) -
         Readiness::NotReady => {
             let high = count(Severity::High);
             format!(
-                "not ready for a deadline of {deadline}: {} of severity high, {} may use half of the deadline or \
+                "not ready for a deadline of {deadline}: {} of high severity, {} may use half of the deadline or \
                  prevent real-time scheduling",
                 counted(high, "finding"),
                 if high == 1 { "which" } else { "each of which" }

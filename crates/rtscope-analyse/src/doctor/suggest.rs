@@ -136,7 +136,7 @@ fn asked_shield(x: &Examined<'_>, cpus: &CpuSet, commands: Commands<'_>) -> Sugg
         code: "cpus-asked".to_owned(),
         severity: Severity::Medium,
         sureness: Sureness::Likely,
-        text: format!("CPUs {cpus} are meant for real-time threads, and aren't isolated"),
+        text: format!("CPUs {cpus} are meant for real-time threads, but aren't isolated"),
         why: "any other thread, interrupt or work of the kernel there delays yours".to_owned(),
         cost: "all other programs have fewer CPUs".to_owned(),
         delay_ns: None,

@@ -51,7 +51,7 @@ fn the_verdict_names_the_deadline_and_counts() {
     assert_eq!(document.readiness, Readiness::NotReady);
     assert_eq!(
         document.verdict,
-        "not ready for a deadline of 150 us: 1 finding of severity high, which may use half of the deadline or \
+        "not ready for a deadline of 150 us: 1 finding of high severity, which may use half of the deadline or \
          prevent real-time scheduling"
     );
     assert_eq!(

@@ -171,7 +171,9 @@ fn slices(subject: &Exported<'_>) -> String {
 fn samples(subject: &Exported<'_>) -> Result<String, String> {
     let all = &subject.record.samples;
     if all.is_empty() {
-        return Err("the run kept no samples: `rtscope run --raw` does".to_owned());
+        return Err(
+            "the run kept no samples: measure with `rtscope run --raw` to keep them".to_owned()
+        );
     }
     if all.iter().flat_map(|one| &one.spans).any(|span| span.count > 1) {
         let text = "there are more samples than fit one document: read raw/tN.bin, 16 bytes each (the format of the \

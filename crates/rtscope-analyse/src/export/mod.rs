@@ -123,7 +123,10 @@ impl<'a> Exported<'a> {
         let mut judgement = judgement.clone();
         if let Some(name) = cell {
             if judgement.cells.iter().all(|cell| cell.name != name) {
-                return Err(format!("there is no cell {name:?}: {}", names(&judgement)));
+                return Err(format!(
+                    "there is no cell {name:?}: choose one of {}",
+                    names(&judgement)
+                ));
             }
             judgement.cells.retain(|cell| cell.name == name);
             judgement.outcomes.retain(|outcome| outcome.name == name);
@@ -137,7 +140,7 @@ impl<'a> Exported<'a> {
             [cell] if cell.all.recorded == 0 => Err(format!("{} holds no latency", cell.name)),
             [cell] => Ok(cell),
             _ => Err(format!(
-                "this format holds one cell, and the record has several ({}): name one, as with \
+                "this format holds one cell, and the record has several ({}): name one as \
                  FOLDER@CELL",
                 names(&self.judgement)
             )),

@@ -89,7 +89,7 @@ fn families(subjects: &[&Exported<'_>]) -> String {
         (
             format!("{family}_max_is_at_least"),
             "",
-            "1 where the largest latency is how long an unanswered activation had waited at least.",
+            "1 where the largest latency is a lower bound: how long an unanswered activation had waited so far.",
             of_rows(&|row| row.max_is_at_least().then(|| "1".to_owned())),
         ),
         (
@@ -113,7 +113,7 @@ fn families(subjects: &[&Exported<'_>]) -> String {
         (
             "rtscope_missed_activations_at_least".to_owned(),
             "",
-            "Activations that are known to be missed, where how many more were is not known.",
+            "Activations that are known to be missed, where the total is not known.",
             of_rows(&|row| {
                 (!row.missed_is_known && row.missed > 0).then(|| row.missed.to_string())
             }),

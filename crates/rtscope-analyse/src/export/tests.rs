@@ -246,7 +246,7 @@ fn a_format_of_one_cell_wants_one() {
         assert!(refused.contains("several (rest, busy"), "{refused}");
     }
     let refused = document("csv", &record, Some("idle")).expect_err("no such cell");
-    assert!(refused.contains("no cell \"idle\": rest, "), "{refused}");
+    assert!(refused.contains("no cell \"idle\": choose one of rest, "), "{refused}");
     assert!(Format::named("xml").expect_err("no such format").contains("junit"));
     let unfinished = Run::new(PLAN, 1).cell(0, &[&[3_000]]).record();
     assert!(document("hgrm", &unfinished, Some(BUSY)).expect_err("empty").contains("no latency"));

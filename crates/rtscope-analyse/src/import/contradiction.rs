@@ -58,7 +58,7 @@ impl Contradictions {
                 missing => format!(": {missing} count as latencies without a known value"),
             };
             self.add(format!(
-                "{label} has {placed} latencies in rows, and {total} by its total{missing}"
+                "{label} has {placed} latencies in its rows, but a total of {total}{missing}"
             ));
         }
         let beyond = said.beyond(placed);
@@ -191,7 +191,7 @@ impl Contradictions {
         if let Some(first) = self.without_maximum.first() {
             let text = format!(
                 "the largest latency of {first}{} is not known: the file has no maximum, it can't be read, or it \
-                 is that of a wake-up before its time. A thread with latencies that are in no row is left out",
+                 belongs to a wake-up before its expiry. A thread with latencies that are in no row is left out",
                 more(&self.without_maximum)
             );
             reading.note("import-no-maximum", Weight::PreventsPass, text).advice =

@@ -97,7 +97,7 @@ fn uneven(cell: &ImportedCell, reading: &mut ImportReading) {
         cell.threads.iter().filter(is_silent).map(|t| t.label.clone()).collect();
     if most > 0 && !silent.is_empty() {
         let text = format!(
-            "threads have no latency that can be read, and others of their run have up to {most}: {}",
+            "threads have no readable latency, but others of their run have up to {most}: {}",
             shortened(&silent)
         );
         reading.note("import-thread-silent", Weight::PreventsPass, text).advice =
@@ -117,7 +117,7 @@ fn uneven(cell: &ImportedCell, reading: &mut ImportReading) {
     let places: Vec<String> = cell.threads.iter().filter(is_short).map(place).collect();
     if !places.is_empty() {
         let text = format!(
-            "a thread of the run counted {most} latencies, and these fewer than half as many: {}. Activations \
+            "a thread of the run counted {most} latencies, but these threads counted fewer than half as many: {}. Activations \
              were missed, or the threads stopped early",
             shortened(&places)
         );

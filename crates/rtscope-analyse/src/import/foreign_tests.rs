@@ -48,7 +48,7 @@ fn rows_that_were_taken_out_count_as_latencies_without_a_value() {
     let (reading, _) = of(&(elided.clone() + SUMMARY));
     let said = told(&reading, "import-contradiction").expect("told");
     assert!(
-        said.contains("2000 latencies in rows, and 10000 by its total: 8000 count as"),
+        said.contains("2000 latencies in its rows, but a total of 10000: 8000 count as"),
         "{said}"
     );
     let part = reading.cells[0].threads[0].parts[0].clone();

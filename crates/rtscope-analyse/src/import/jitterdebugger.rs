@@ -61,8 +61,8 @@ fn cell(value: &Value, options: &ImportOptions, reading: &mut ImportReading) -> 
     found.add_findings(reading);
     if beyond > 0 {
         let text = format!(
-            "{beyond} latencies are counted and not in the histogram, which ends at 1 ms: of each \
-             it is known that it is at least that, and of each thread the maximum"
+            "{beyond} latencies are counted but not in the histogram, which ends at 1 ms: each \
+             is known to be at least that, and only the maximum of each thread is known exactly"
         );
         reading.note("import-overflow", Weight::Warning, text);
     }

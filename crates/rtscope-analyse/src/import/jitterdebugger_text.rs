@@ -60,8 +60,8 @@ impl Reader for Text {
             reading.note("import-truncated", Weight::PreventsPass, text);
         }
         tell_replayed(&mut reading);
-        let text = "the file holds minimum, mean and maximum, and no histogram: no quantile and no exceedance \
-                    can be told";
+        let text = "the file holds minimum, mean and maximum, but no histogram: quantiles and exceedances \
+                    are not known";
         reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
             "import jitterdebugger's results.json (jitterdebugger -o FOLDER)".to_owned();
         let damage = [

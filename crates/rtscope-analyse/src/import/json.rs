@@ -118,7 +118,7 @@ fn document(text: &str, reading: &mut ImportReading, is_mended: &mut bool) -> (V
     tell_repeated(&mended, reading);
     let value = match serde_json::from_str(&mended) {
         Ok(value) if is_cut => {
-            let text = "the file was cut off: what it holds up to there was read";
+            let text = "the file was cut off: rtscope read it up to that point";
             reading.note("import-truncated", Weight::PreventsPass, text);
             value
         }
@@ -140,7 +140,7 @@ fn tell_repeated(document: &str, reading: &mut ImportReading) {
     let count = repeated(document);
     if count > 0 {
         let text =
-            format!("{count} keys come twice in one object, and only the last value was read");
+            format!("{count} keys appear twice in one object, and only the last value was read");
         reading.note("import-damaged", Weight::PreventsPass, text);
     }
 }

@@ -70,12 +70,12 @@ impl Reader for Text {
                     with wake-up latencies";
         reading.note("import-not-latency", Weight::PreventsPass, text);
         let text = "the file holds the two extremes of each thread, without their signs here, and \
-                    no histogram: how many wake-ups there were is not known, 2 stands for them";
+                    no histogram: the number of wake-ups is not known and is shown as 2";
         reading.note("import-no-histogram", Weight::PreventsPass, text);
         if self.state.restarts > 0 {
             let text = format!(
-                "the extremes begin anew {} times: the file holds several runs, the largest \
-                 extremes of all are shown",
+                "the extremes start over {} times: the file holds several runs, and the largest \
+                 extremes of all runs are shown",
                 self.state.restarts
             );
             reading.note("import-several-runs", Weight::Warning, text);
@@ -86,7 +86,7 @@ impl Reader for Text {
         }
         found.add_findings(&mut reading);
         if self.state.foreign > 0 {
-            let text = format!("{} lines are not of LinuxCNC", self.state.foreign);
+            let text = format!("{} lines are not from LinuxCNC", self.state.foreign);
             reading.note("import-damaged", Weight::Note, text);
         }
         let thread = |(name, figures): (&String, &Figures)| {

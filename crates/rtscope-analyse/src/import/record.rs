@@ -68,8 +68,8 @@ pub fn files(import: &Import, readings: Vec<(String, ImportReading)>) -> Result<
 /// What holds for every import, and what follows from several cells.
 fn general(cells: &[ImportedCell]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let text = "rtscope did not measure this: how the machine was set up, where the threads really \
-                ran, what load ran and which activations were missed is not in the file";
+    let text = "rtscope did not measure this: the file does not say how the machine was set up, where the threads \
+                really ran, what load ran and which activations were missed";
     findings.push(Finding::new("imported", Weight::PreventsPass, text).advise(
         "measure with 'rtscope run' to get a verdict, or add --accept imported if you know that \
          these conditions were right",
@@ -78,8 +78,8 @@ fn general(cells: &[ImportedCell]) -> Vec<Finding> {
         !thread.parts.is_empty() && thread.interval_ns.is_none() && thread.duration_ns.is_none()
     });
     if untimed {
-        let text = "the file does not say the interval: how long was measured is not known, and no \
-                    rate can be told";
+        let text = "the file does not give the interval: the measured time is not known, and no \
+                    rate can be given";
         findings.push(
             Finding::new("import-interval", Weight::Warning, text)
                 .advise("give it, for example with --interval 1ms"),

@@ -130,8 +130,7 @@ fn granularity_ns(value: &Value, options: &ImportOptions, reading: &mut ImportRe
         "milliseconds" | "millisecond" | "ms" => 1_000_000,
         _ if options.unit_ns.is_some() => 1_000,
         _ => {
-            let text =
-                "the file doesn't name the unit of its latencies, or one that rtscope doesn't know";
+            let text = "the file names no unit for its latencies, or one that rtscope doesn't know";
             reading.note("import-unit", Weight::PreventsPass, text).advice =
                 "name the unit with --unit us or --unit ns".to_owned();
             1_000
@@ -155,8 +154,8 @@ fn add_findings(reading: &mut ImportReading, is_without_maxima: bool, beyond: u6
     }
     if beyond > 0 {
         let text = format!(
-            "the maximum of a core lies beyond the classes. How many latencies lie there is not in the file: the \
-             {beyond} cycles that are in no class are taken for them"
+            "the maximum of a core lies beyond the classes. The file does not say how many latencies lie there: rtscope \
+             counts the {beyond} cycles that are in no class"
         );
         reading.note("import-overflow", Weight::Warning, text).advice =
             "run cyclictest with a histogram that is wide enough".to_owned();

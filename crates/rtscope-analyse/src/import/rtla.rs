@@ -343,7 +343,7 @@ impl Table {
     fn add_findings(&self, is_cut: bool, beyond: u64, unit_ns: u64, reading: &mut ImportReading) {
         if self.columns.iter().any(|column| column.0 == "noise") {
             let text = "osnoise counts how long each interruption of a busy thread took: these are \
-                        no wake-up latencies, and can't be compared with them";
+                        not wake-up latencies, and can't be compared with them";
             reading.note("import-not-latency", Weight::PreventsPass, text);
         }
         if !self.summary.contains_key("max:") || is_cut && !self.over {
@@ -362,12 +362,12 @@ impl Table {
         }
         if beyond > 0 {
             let text = format!(
-                "{beyond} latencies lie beyond the histogram: of each it is known that it is at \
-                 least {} us, and of each CPU the maximum",
+                "{beyond} latencies lie beyond the histogram: each is known to be at \
+                 least {} us, and only the maximum of each CPU is known exactly",
                 (self.rows.last + 1).saturating_mul(unit_ns) / 1_000
             );
             reading.note("import-overflow", Weight::Warning, text).advice =
-                "run rtla with more entries, as -E 1000".to_owned();
+                "run rtla with more entries, for example -E 1000".to_owned();
         }
         if self.units.contains(&None) && self.options.unit_ns.is_none() {
             let text = "the file names a time unit that rtla doesn't have: how long its latencies are is not known";
@@ -376,7 +376,7 @@ impl Table {
         }
         if self.rows.bucket_width() > 1 {
             let text = format!(
-                "the rows are {} units apart: so wide a bucket is taken to be",
+                "the rows are {} units apart: rtscope takes this as the width of a bucket",
                 self.rows.bucket_width()
             );
             reading.note("import-buckets", Weight::Note, text);
@@ -390,7 +390,7 @@ impl Table {
         let damage = damage + self.unreadable();
         if damage > 0 {
             let text = format!(
-                "{damage} lines are not of rtla, can't be read, are repeated, out of order or of another width"
+                "{damage} lines are not from rtla, can't be read, are repeated, are out of order or have another width"
             );
             reading.note("import-damaged", Weight::PreventsPass, text);
         }

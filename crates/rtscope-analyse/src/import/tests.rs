@@ -359,7 +359,7 @@ fn page_and_terminal_say_what_an_import_lacks() {
     assert!(!text.contains("fifo"), "no policy is made up: {text}");
     let page = report::html::page(&record, &judgement);
     for said in [
-        "The imported file says nothing about when its latencies came",
+        "The imported file does not say when its latencies occurred",
         "An import holds no proof of load",
         "An import does not say how the machine was set up",
         "what was missed is not known",

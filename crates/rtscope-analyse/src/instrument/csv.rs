@@ -153,7 +153,9 @@ impl Reader {
         }
         if wrong {
             let text = fields.join(",");
-            self.content.findings.add(number, || format!("{} is no sample: a gap", shown(&text)));
+            self.content.findings.add(number, || {
+                format!("{} is not a valid sample: treated as a gap", shown(&text))
+            });
         }
         Ok(())
     }
@@ -187,7 +189,7 @@ impl Reader {
         if sound.is_none() {
             let findings = &mut self.content.findings;
             findings.add(number, || {
-                format!("{} is no time after the last one: left out", shown(first))
+                format!("{} is not a time at or after the previous one: row left out", shown(first))
             });
         }
         Ok(sound.map(|ns| ns as u64))

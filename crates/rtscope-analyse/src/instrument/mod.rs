@@ -49,7 +49,7 @@ pub struct CaptureChoice<'a> {
 pub enum Unreadable {
     #[error("it is neither VCD (value change dump) nor CSV of sigrok: save it as one of them")]
     Format,
-    #[error("it has no channel of one bit")]
+    #[error("it has no one-bit channel")]
     NoChannel,
     #[error("it has no channel {asked:?}; there are {}", there.join(", "))]
     Absent { asked: String, there: Vec<String> },
@@ -58,7 +58,7 @@ pub enum Unreadable {
         /// Those, with their edges.
         there: Vec<String>,
     },
-    #[error("it doesn't say how many samples there are in a second: give --samplerate, as 1MHz")]
+    #[error("it doesn't give its sample rate: add --samplerate, for example --samplerate 1MHz")]
     NoTimes,
 }
 

@@ -104,7 +104,9 @@ impl Reader {
                 };
                 self.vector = Some(value);
             }
-            _ => self.content.findings.add(line, || format!("{} is no change", shown(word))),
+            _ => {
+                self.content.findings.add(line, || format!("{} is not a value change", shown(word)))
+            }
         }
     }
 
@@ -117,7 +119,7 @@ impl Reader {
                     None => {
                         let words = section.words.join(" ");
                         let findings = &mut self.content.findings;
-                        findings.add(line, || format!("{} is no time scale", shown(&words)));
+                        findings.add(line, || format!("{} is not a time scale", shown(&words)));
                     }
                 }
             }
@@ -156,11 +158,11 @@ impl Reader {
     fn time(&mut self, line: usize, digits: &str) {
         let findings = &mut self.content.findings;
         let unit_ps = *self.unit_ps.get_or_insert_with(|| {
-            findings.add(line, || "no time scale: taken as 1 ns".to_owned());
+            findings.add(line, || "no time scale: 1 ns is assumed".to_owned());
             1_000
         });
         let Ok(units) = digits.parse::<u64>() else {
-            return findings.add(line, || format!("{} is no time", shown(digits)));
+            return findings.add(line, || format!("{} is not a time", shown(digits)));
         };
         // Rounded to the nearest nanosecond.
         let at_ns = (u128::from(units) * unit_ps + 500) / 1_000;
@@ -169,7 +171,7 @@ impl Reader {
         }
         let at_ns = at_ns as u64;
         if at_ns < self.now_ns {
-            return findings.add(line, || "time goes back: taken as no time".to_owned());
+            return findings.add(line, || "time goes backwards: this time is ignored".to_owned());
         }
         self.now_ns = at_ns;
         self.content.start_ns.get_or_insert(at_ns);
@@ -189,7 +191,7 @@ impl Reader {
             None => {
                 self.content
                     .findings
-                    .add(line, || format!("a change of {}, which no variable has", shown(id)));
+                    .add(line, || format!("a change of {}, which no variable declares", shown(id)));
             }
         }
     }

@@ -66,7 +66,7 @@ pub const PAGE: &str = "explain.html";
 pub fn cause(one: &LateWakeup) -> String {
     let longest = one.explained.causes().into_iter().next();
     longest.map_or_else(
-        || "nothing of it is explained".to_owned(),
+        || "none of it is explained".to_owned(),
         |piece| format!("{} us of it: {}, {}", us(piece.ns), piece.kind.text(), piece.name),
     )
 }
@@ -119,7 +119,7 @@ fn agreement_text(events: &Agreement) -> String {
         n => format!(" The guest kept no events of {}.", counted(n as u64, "other wake-up")),
     };
     format!(
-        "The kernel's events, which the guest recorded, say the same of {} of {}: the same kinds and names, and times \
+        "The kernel's events, which the guest recorded, agree on {} of {}: the same kinds and names, and times \
          within 5 % or 2 us.{without}",
         events.agreeing(),
         counted(events.compared.len() as u64, "wake-up"),
@@ -151,8 +151,8 @@ pub fn events_cost(without: &Record, with: &Record) -> String {
     };
     let costs: Vec<String> = (0..).zip(&without.plan.phases).filter_map(cost).collect();
     format!(
-        "The guest ran once more and recorded its kernel's events, so these are wake-ups of another run than the \
-         record's. What recording added to the mean latency: {}.",
+        "The guest ran once more and recorded its kernel's events, so these wake-ups belong to another run than the \
+         record. What recording added to the mean latency: {}.",
         costs.join(", ")
     )
 }

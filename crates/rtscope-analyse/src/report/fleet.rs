@@ -298,7 +298,7 @@ fn figure(ns: Option<u64>) -> String {
 }
 
 fn missed(cell: &PlaceCell) -> String {
-    cell.missed.map_or_else(|| "missed not known".to_owned(), |n| format!("{} missed", grouped(n)))
+    cell.missed.map_or_else(|| "missed unknown".to_owned(), |n| format!("{} missed", grouped(n)))
 }
 
 /// Why a place is not well, or where it is.

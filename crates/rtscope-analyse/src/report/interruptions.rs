@@ -77,7 +77,7 @@ fn doubt(record: &Interruptions) -> Option<String> {
     let accounts = record.accounts.filter(|accounts| !accounts.agree())?;
     Some(format!(
         "These figures are not reliable: this kernel doesn't record all that happens on CPU {}. By its own account, \
-         threads that can run only there ran for {} us, and the events are {} us from that.",
+         threads that can run only there ran for {} us, but the events differ from that by {} us.",
         record.cpu,
         us(accounts.charged.0),
         us(accounts.apart.0),
@@ -136,11 +136,11 @@ fn limits(record: &Interruptions) -> Vec<String> {
         "No time counts twice: the time of a nested interrupt is subtracted from what it interrupted. The kernel's entry and exit \
          code of an interrupt counts as time of what was interrupted."
             .to_owned(),
-        "Figures per hour are those of the look, multiplied: a short look doesn't show what happens rarely.".to_owned(),
+        "Figures per hour are extrapolated from the observation: a short one doesn't show what happens rarely.".to_owned(),
     ];
     all.push(match &record.accounts {
         Some(accounts) => format!(
-            "By the kernel's own account, threads that can run only on this CPU ran for {} us. The events are {} us from that.",
+            "By the kernel's own account, threads that can run only on this CPU ran for {} us. The events differ from that by {} us.",
             us(accounts.charged.0),
             us(accounts.apart.0),
         ),

@@ -66,9 +66,9 @@ fn a_failing_record_that_was_cut_before_its_stall_does_not_pass() {
     latencies[7_000] = 8_500_000;
     let (verdict, found) = changed(&run(&latencies), |lines| lines.truncate(3));
     assert_eq!(verdict, Verdict::Inconclusive);
-    let expected = "CPU 0: nothing of phase \"rest\" from 3 s to 10 s after the start of the run";
+    let expected = "CPU 0: nothing was recorded for phase \"rest\" from 3 s to 10 s after the start of the run";
     assert!(found.contains(expected), "{found}");
-    assert!(found.contains("it woke 9992 times, and its slices hold 3000 latencies"), "{found}");
+    assert!(found.contains("it woke 9992 times, but its slices hold 3000 latencies"), "{found}");
 }
 
 /// A name is shown as it is on every other line, not once more escaped.
@@ -82,7 +82,7 @@ fn a_name_that_a_terminal_would_obey_is_escaped_once() {
     files.slices[0].1 = lines.join("\n");
     let findings = judged(&files).findings;
     let found = findings.iter().find(|finding| finding.code == "coverage").expect("told");
-    assert!(found.text.contains(r#"of phase "x\u001by" from"#), "{}", found.text);
+    assert!(found.text.contains(r#"for phase "x\u001by" from"#), "{}", found.text);
 }
 
 #[test]

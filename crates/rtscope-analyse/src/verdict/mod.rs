@@ -68,7 +68,7 @@ fn findings(
         let is_accepted = accept.contains(&finding.code) && !DAMAGE.contains(&&*finding.code);
         if finding.weight > Weight::Warning && is_accepted {
             finding.weight = Weight::Warning;
-            finding.text += " (accepted: it does not touch the verdict)";
+            finding.text += " (accepted: it does not affect the verdict)";
             if !accepted.contains(&finding.code) {
                 accepted.push(finding.code.clone());
             }
@@ -135,7 +135,7 @@ fn reasons(verdict: Verdict, outcomes: &[RequirementOutcome], findings: &[Findin
     };
     let weighty = findings.iter().filter(|f| f.weight >= Weight::PreventsPass);
     match verdict {
-        Verdict::Measured => vec!["no requirement was asked".to_owned()],
+        Verdict::Measured => vec!["no requirement was given".to_owned()],
         Verdict::Pass if outcomes.len() > OUTCOMES_NAMED => {
             vec![format!("all {} requirements are met", outcomes.len())]
         }
@@ -177,7 +177,7 @@ mod tests {
     fn a_good_run_is_measured_passes_and_fails() {
         let measured = of(&run(""), &[]);
         assert_eq!(measured.verdict, Verdict::Measured);
-        assert_eq!(measured.reasons, ["no requirement was asked"]);
+        assert_eq!(measured.reasons, ["no requirement was given"]);
         assert_eq!(measured.findings, []);
         let passed = of(&run("\"max < 91us\", \"missed = 0\""), &[]);
         assert_eq!(passed.verdict, Verdict::Pass);

@@ -193,7 +193,7 @@ fn missed(row: &FigureRow, limit: u64, never_misses: Option<&str>) -> Option<Ans
         return Some((Verdict::Fail, text));
     }
     if !row.missed_is_known {
-        let text = "what was missed is not in an import".to_owned();
+        let text = "an import does not say which activations were missed".to_owned();
         return Some((Verdict::Inconclusive, text));
     }
     let of = counted(planned, "activation");

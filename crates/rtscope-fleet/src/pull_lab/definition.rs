@@ -131,7 +131,7 @@ fn check_name(text: &str) -> Result<(), String> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "._-:+/".contains(c);
     if text.is_empty() || text.len() > NAME_MAX || !text.chars().all(is_good) {
         return Err(format!(
-            "has other characters than letters, digits and ._-:+/, or more than {NAME_MAX}"
+            "must have 1 to {NAME_MAX} characters: letters, digits and ._-:+/ only"
         ));
     }
     Ok(())
@@ -157,7 +157,11 @@ fn parameters(value: &Value) -> Result<Vec<(String, String)>, String> {
                     let text = match value {
                         Value::String(text) => text.clone(),
                         Value::Number(_) | Value::Bool(_) => value.to_string(),
-                        _ => return Err(format!("{name} has no simple value")),
+                        _ => {
+                            return Err(format!(
+                                "the value of {name} must be a text, a number or a boolean"
+                            ));
+                        }
                     };
                     found.push((name.to_lowercase(), text));
                 }

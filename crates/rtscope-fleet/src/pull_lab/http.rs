@@ -334,7 +334,7 @@ pub fn check_address(address: &str) -> Result<(), String> {
         }
         _ => {
             let shown: String = address.chars().take(80).collect();
-            Err(format!("{:?} is not an address of HTTP", printable(&shown)))
+            Err(format!("{:?} is not an HTTP address", printable(&shown)))
         }
     }
 }

@@ -132,7 +132,7 @@ impl PullJournal {
         let lock = lock.map_err(FleetError::file("write", &path))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(FleetError::Refused(format!(
-                "another rtscope works with {}: wait for it, or end it",
+                "another rtscope is using {}: wait until it ends, or stop it",
                 folder.display()
             )));
         }

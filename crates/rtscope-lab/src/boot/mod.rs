@@ -151,7 +151,7 @@ impl Ending {
                 damaged: copy it again, or build it again. The guest may have too little memory: give it more \
                 with --memory. Or the kernel does not boot on this machine: try another one with --machine"
                 .to_owned(),
-            Ending::Stuck => "the emulator waits for an event that its log doesn't have next: the guest doesn't do \
+            Ending::Stuck => "the emulator waits for an event that is not the next one in its log: the guest doesn't do \
                 what the logged one did"
                 .to_owned(),
             Ending::Hung(last) => format!(

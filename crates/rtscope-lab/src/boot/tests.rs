@@ -264,7 +264,7 @@ fn a_replay_that_sleeps_is_ended_long_before_its_silence() {
     };
     let ending = run(log(), "exec sleep 1000", &|| false);
     assert_eq!(ending, Ending::Stuck);
-    assert!(ending.sentence().contains("its log doesn't have next"), "{}", ending.sentence());
+    assert!(ending.sentence().contains("not the next one in its log"), "{}", ending.sentence());
     // A guest that is no replay may sleep, and a replay that computes goes on.
     let looks = AtomicU32::new(0);
     let many = || looks.fetch_add(1, Relaxed) > 250;

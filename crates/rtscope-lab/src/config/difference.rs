@@ -145,8 +145,11 @@ pub fn text(difference: &ConfigDifference, names: [&str; 2], all: bool) -> Strin
             let _ = writeln!(text, "  {}", change.text());
         }
     } else if !difference.other.is_empty() {
-        let _ =
-            writeln!(text, "\n{} other options differ; --all names them.", difference.other.len());
+        let _ = writeln!(
+            text,
+            "\n{} other options differ; use --all to list them.",
+            difference.other.len()
+        );
     }
     text
 }
@@ -306,7 +309,7 @@ mod tests {
         );
         assert_eq!(
             topics(&difference.added),
-            ["Real-time preemption", "Latency tracers that are switched on at need"]
+            ["Real-time preemption", "Latency tracers that are switched on when needed"]
         );
         assert_eq!(topics(&difference.changed), ["Timer tick frequency"]);
         let other: Vec<&str> = difference.other.iter().map(|c| c.option.as_str()).collect();

@@ -368,7 +368,7 @@ fn chosen_instead(
         chosen.sort_unstable();
         if !chosen.is_empty() {
             return format!(
-                "of the same choice, {} is chosen ({})",
+                "{} is chosen instead in the same choice ({})",
                 chosen.join(", "),
                 definition.place
             );
@@ -515,7 +515,7 @@ config DEPTH
             "CONFIG_PREEMPT_NONE=y\n# CONFIG_PREEMPT is not set\nCONFIG_EXPERT=y\nCONFIG_ARCH_HAS_RT=y\n",
         );
         assert!(
-            said[0].contains("of the same choice, PREEMPT_NONE is chosen (Kconfig:14)"),
+            said[0].contains("PREEMPT_NONE is chosen instead in the same choice (Kconfig:14)"),
             "{said:?}"
         );
         let said = why("# CONFIG_IRQ_SIM is not set\n", "CONFIG_IRQ_SIM=y\nCONFIG_GPIO_SIM=y\n");

@@ -17,8 +17,8 @@ pub(super) const TOPICS: &[Topic] = &[
     Topic {
         name: "Real-time preemption",
         options: &["PREEMPT_RT", "PREEMPT_RT_FULL"],
-        why: "Nearly all of the kernel can be preempted and interrupts are threads: the worst case no \
-              longer is the longest path in the kernel.",
+        why: "Nearly all of the kernel can be preempted and interrupts are threads: the worst case is no \
+              longer the longest path in the kernel.",
     },
     Topic {
         name: "Preemption model",
@@ -34,7 +34,7 @@ pub(super) const TOPICS: &[Topic] = &[
             "PREEMPT_NONE_BUILD",
             "PREEMPT_VOLUNTARY_BUILD",
         ],
-        why: "Where the kernel lets itself be interrupted by a thread: nowhere, at chosen points, or \
+        why: "Where a thread can preempt the kernel: nowhere, at chosen points, or \
               wherever no lock is held. PREEMPT_DYNAMIC leaves the choice to the boot parameter preempt=.",
     },
     Topic {
@@ -92,13 +92,13 @@ pub(super) const TOPICS: &[Topic] = &[
     Topic {
         name: "Thermal control",
         options: &["THERMAL*", "CPU_THERMAL", "DEVFREQ_THERMAL", "*_THERMAL"],
-        why: "Throttling by temperature slows the CPU down at a bad moment. Without it, make sure \
+        why: "Thermal throttling may slow the CPU down at a bad moment. Without it, make sure \
               that the cooling is sufficient: then only the chip's own shutdown protects it.",
     },
     Topic {
         name: "Bluetooth",
         options: &["BT", "BT_*"],
-        why: "Without it, one driver stack less has interrupts and threads that run at any time.",
+        why: "Without it, there is one driver stack less whose interrupts and threads may run at any time.",
     },
     Topic {
         name: "Profiling (OProfile)",
@@ -200,7 +200,7 @@ pub(super) const TOPICS: &[Topic] = &[
         why: "A timer on each CPU checks whether the CPU still runs: a small, regular disturbance.",
     },
     Topic {
-        name: "Latency tracers that are switched on at need",
+        name: "Latency tracers that are switched on when needed",
         options: &[
             "FTRACE*",
             "FUNCTION_TRACER",
@@ -218,7 +218,7 @@ pub(super) const TOPICS: &[Topic] = &[
         why: "They say where a latency comes from. Switched off, the function tracer costs nearly nothing.",
     },
     Topic {
-        name: "Latency tracers that cost at all times",
+        name: "Latency tracers that always cost time",
         options: &[
             "IRQSOFF_TRACER",
             "PREEMPT_TRACER",
@@ -230,7 +230,7 @@ pub(super) const TOPICS: &[Topic] = &[
               out to judge one.",
     },
     Topic {
-        name: "Mitigations of CPU faults",
+        name: "Mitigations for CPU vulnerabilities",
         options: &[
             "CPU_MITIGATIONS",
             "MITIGATION_*",

@@ -220,7 +220,7 @@ impl OrderDrive<'_> {
             let refused = self.submit_list(before, &tasks, &mut is_first);
             match refused {
                 Err(e) if is_first => return Err(e),
-                Err(e) => (self.host.note)(&format!("{e}; it is tried again later")),
+                Err(e) => (self.host.note)(&format!("{e}; rtscope tries again later")),
                 Ok(()) => {}
             }
         }
@@ -295,7 +295,7 @@ pub fn why_missing(out: &Path, order: &MatrixOrder) -> BTreeMap<String, String> 
         let said = match (line.step, line.why) {
             (_, Some(why)) => why,
             (CellStep::Began, None) => "the process that ran its guest was killed".to_owned(),
-            (CellStep::Ended, None) => "the process that ran its guest was told to end".to_owned(),
+            (CellStep::Ended, None) => "the process that ran its guest was terminated".to_owned(),
             _ => continue,
         };
         why.insert(line.cell, said);

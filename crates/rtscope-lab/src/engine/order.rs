@@ -205,7 +205,7 @@ impl MatrixOrder {
             .find(|cell| known.get(cell.name.as_str()) != Some(&cell.key.as_str()));
         let which = differs.map_or(String::new(), |cell| format!(" ({} differs)", cell.name));
         Err(LabError::Refused(format!(
-            "{} holds the order of another matrix{which}. Only the same command with the same rtscope can continue \
+            "{} belongs to another matrix{which}. Only the same command with the same rtscope can continue \
              there: choose another folder with --out",
             out.display()
         )))
@@ -279,7 +279,7 @@ impl MatrixOrder {
             return Ok(());
         }
         Err(LabError::Refused(format!(
-            "{} is not the kernel with which this order began (its SHA-256 was {known}, and is {sha256}): choose \
+            "{} is not the kernel with which this matrix began (its SHA-256 was {known} and is now {sha256}): choose \
              another folder with --out, or put the earlier kernel back",
             kernel.name()
         )))
@@ -464,7 +464,7 @@ mod tests {
         MatrixOrder::pin(&out, &kernel("a"), "one").expect("the first look");
         MatrixOrder::pin(&out, &kernel("a:quiet"), "one").expect("the same kernel");
         let said = MatrixOrder::pin(&out, &kernel("a"), "two").expect_err("another").to_string();
-        assert!(said.contains("a is not the kernel with which this order began"), "{said}");
+        assert!(said.contains("a is not the kernel with which this matrix began"), "{said}");
         let foreign = folder.path().join("foreign");
         fs::create_dir(&foreign).expect("made");
         fs::write(foreign.join("letter"), "x").expect("written");

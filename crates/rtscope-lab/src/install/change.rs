@@ -355,7 +355,10 @@ pub(super) fn undo(
                 steps.take()?;
                 // Somebody may have put something there since.
                 if fs::remove_dir(&path).is_err() && path.exists() {
-                    notes.push(format!("{} isn't empty and stays", path.display()));
+                    notes.push(format!(
+                        "{} is not empty, so rtscope did not remove it",
+                        path.display()
+                    ));
                 }
             }
             JournalLine::Begin(_) | JournalLine::Above { .. } | JournalLine::Done => {}

@@ -222,7 +222,7 @@ fn refuse_without_custom(folder: &Path, main: &str, instead: &str) -> Result<(),
         return Ok(());
     }
     Err(LabError::Refused(format!(
-        "{} doesn't read custom.cfg: {instead}, or have /etc/grub.d/41_custom executable and run update-grub",
+        "{} doesn't read custom.cfg: {instead}, or make /etc/grub.d/41_custom executable and run update-grub",
         folder.join("grub.cfg").display()
     )))
 }

@@ -112,7 +112,7 @@ impl Wish<'_> {
     fn refuse_unless_forced(&self, why: &str) -> Result<(), LabError> {
         match self.force {
             true => Ok(()),
-            false => Err(LabError::Refused(format!("{why}; --force installs it all the same"))),
+            false => Err(LabError::Refused(format!("{why}; use --force to install it anyway"))),
         }
     }
 

@@ -251,7 +251,7 @@ pub(super) fn refuse_words(words: &str) -> Result<(), LabError> {
     let is_plain = |c: char| c.is_ascii_graphic() || c == ' ';
     let special = ['$', '"', '\'', '`', '\\', ';', '#', '{', '}'];
     match words.chars().find(|c| !is_plain(*c) || special.contains(c)) {
-        Some(c) => refused(format!("{words:?}: a boot loader would not take {c:?} as it is")),
+        Some(c) => refused(format!("{words:?}: a boot loader would not pass {c:?} on unchanged")),
         None => Ok(()),
     }
 }

@@ -174,7 +174,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
     let text = below::read_text(wish.root, &boot.join(&named))?;
     if is_marked(&text) && wish.in_place {
         return Err(LabError::Refused(format!(
-            "{} has words of an earlier installation: run `rtscope kernel rollback` first",
+            "{} has parameters of an earlier installation: run `rtscope kernel rollback` first",
             named.display()
         )));
     }
@@ -198,7 +198,7 @@ pub(super) fn changes(wish: &Wish<'_>) -> Result<Vec<Change>, LabError> {
         let mut names = old_names(&boot, &plain, &old.image, wide);
         if is_wide(&below::place(wish.root, &old.image)?).is_some_and(|old| old != wide) {
             wish.refuse_unless_forced(&format!(
-                "only one of the old kernel ({}) and {} has 64 bits, so the firmware couldn't fall back to \
+                "one of the old kernel ({}) and {} is 64-bit and the other 32-bit, so the firmware couldn't fall back to \
                  the old one",
                 old.image.display(),
                 wish.kernel.manifest.name

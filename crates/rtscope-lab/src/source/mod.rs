@@ -260,7 +260,7 @@ fn find_package(
     }
     let exactly = asked.map_or(String::new(), |version| format!(" in version {version}"));
     Err(LabError::Refused(format!(
-        "no configured archive of Debian has the package {package}{exactly}: run `apt-get update`, or \
+        "no configured Debian archive has the package {package}{exactly}: run `apt-get update`, or \
          name another version in the spec"
     )))
 }

@@ -98,7 +98,7 @@ pub fn pair(source: Version, patch: Version, patch_name: &str) -> Result<Option<
         )),
         std::cmp::Ordering::Less => Some(format!(
             "{patch_name} is made for {patch} and the source is {source}, {gap} stable {versions} older: \
-             the patch may need changes that this source lacks; better take a source of {patch}"
+             the patch may need changes that this source lacks; it is better to use a source of {patch}"
         )),
     })
 }
@@ -133,7 +133,7 @@ mod tests {
         let older =
             pair(version("5.4.69"), version("5.4.70"), "p").expect("taken").expect("warned");
         assert!(
-            older.contains("1 stable version older") && older.contains("take a source of 5.4.70")
+            older.contains("1 stable version older") && older.contains("to use a source of 5.4.70")
         );
     }
 

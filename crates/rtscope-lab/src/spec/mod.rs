@@ -382,7 +382,7 @@ impl Reader<'_> {
         let path = self.folder.join(name);
         if !path.is_file() {
             let message = format!(
-                "base {name:?} is neither a target of the kernel's, such as defconfig or \
+                "base {name:?} is neither a configuration target of the kernel, such as defconfig or \
                  bcm2711_defconfig, nor a file"
             );
             self.add(base.span().start, message, suggest(name, ["tinyconfig", "defconfig"]));
@@ -537,7 +537,7 @@ pub fn find(name: &str) -> Result<Spec, LabError> {
         )));
     }
     if path.exists() && !path.is_file() {
-        return Err(LabError::Refused(format!("{} is no file with a spec", path.display())));
+        return Err(LabError::Refused(format!("{} is not a spec file", path.display())));
     }
     let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
     let folder = path.parent().unwrap_or(Path::new("."));

@@ -81,7 +81,7 @@ pub fn require(needs: &[Need]) -> Result<(), LabError> {
         }
         Some(_) => format!("run `sudo apt-get install {packages}`"),
         None => format!(
-            "on Debian run `apt-get install {packages}`, elsewhere install what these contain"
+            "on Debian run `apt-get install {packages}`, on other systems install the packages with the same content"
         ),
     };
     let lacking = missing.iter().map(|need| need.name.clone()).collect();

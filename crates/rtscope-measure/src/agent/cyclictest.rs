@@ -131,7 +131,7 @@ impl<'a> Watch<'a> {
         let (phase, index) = (&self.plan.phases[cell], cell as u32);
         let begin = (self.begun.get(&index), self.first.get(&index));
         let (Some(&loads_ns), Some(&first_ns)) = begin else {
-            return Err("our sampler did not measure this phase".to_owned());
+            return Err("rtscope's sampler did not measure this phase".to_owned());
         };
         let clock = SystemClock::MONOTONIC;
         let schedule =

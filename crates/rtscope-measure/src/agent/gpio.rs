@@ -137,7 +137,7 @@ fn as_wave(chip: &str, folder: &str) -> Result<String, String> {
         generator::make(&mut output, &clock, &wanted, Method::Absolute, &mut alarm, &|| false);
     let _ = writeln!(
         said,
-        "generated: {} edges, {} left out, {} refused",
+        "generated: {} edges, {} missed, {} refused",
         made.edges, made.missed, made.failures
     );
     let held = OutputLine::open(chip, "0", &tree).err().map(|e| e.to_string()).unwrap_or_default();

@@ -143,7 +143,7 @@ fn leave_on_panic(channel: PathBuf) {
     let say_where = panic::take_hook();
     panic::set_hook(Box::new(move |found| {
         say_where(found);
-        leave(&channel, &Err("the agent panicked: its words are on the console".to_owned()));
+        leave(&channel, &Err("the agent panicked: see its message on the console".to_owned()));
     }));
 }
 

@@ -76,7 +76,7 @@ pub enum CheckError {
     )]
     NotRun { program: String },
     #[error(
-        "{program} ended ({how}) in the first {settle:?}, before rtscope watched: let it run longer, or set a shorter --settle"
+        "{program} ended ({how}) in the first {settle:?}, before rtscope began to watch: let it run longer, or set a shorter --settle"
     )]
     Ended {
         program: String,

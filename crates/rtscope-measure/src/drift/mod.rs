@@ -88,7 +88,7 @@ pub struct DriftOptions {
 /// Why there is nothing to judge.
 #[derive(Debug, thiserror::Error)]
 pub enum DriftError {
-    #[error("the loop can't be {asked}: {cause}")]
+    #[error("the loop can't run as {asked}: {cause}")]
     Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     /// More activations than a recording holds.
     #[error(

@@ -205,7 +205,8 @@ fn judged(
     for name in asked {
         let Some(tid) = busiest(&sleepers, name) else {
             let which = name.map_or(String::new(), |name| format!("thread {name} of "));
-            let text = format!("{which}{} made no three periods: {seen}{how}", command.join(" "));
+            let text =
+                format!("{which}{} did not complete three periods: {seen}{how}", command.join(" "));
             return Err(DriftError::NotPeriodic(text));
         };
         // Two threads may have one name: the second time it is the next.
@@ -376,7 +377,7 @@ mod tests {
             found.iter().filter_map(|one| Some(one.program.as_ref()?.tid)).collect();
         assert_eq!(tids, [8, 7]);
         let error = judged(watch(), &command, &["9".to_owned()], None, 0, None).expect_err("no 9");
-        assert!(error.to_string().starts_with("thread 9 of ./a made no three"), "{error}");
+        assert!(error.to_string().starts_with("thread 9 of ./a did not complete three"), "{error}");
     }
 
     #[test]

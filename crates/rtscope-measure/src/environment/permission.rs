@@ -36,7 +36,7 @@ pub fn permission_advice(permission: &Permission) -> [String; 3] {
         ),
         format!(
             "Give this program the two capabilities it needs: \
-             sudo setcap cap_sys_nice,cap_ipc_lock+ep '{program}'. Again after each new copy of it."
+             sudo setcap cap_sys_nice,cap_ipc_lock+ep '{program}'. Repeat this for each new copy of the program."
         ),
         "Run it as root: sudo rtscope ... Only root may also change system settings (--set)."
             .to_owned(),

@@ -50,7 +50,7 @@ const OPTIONS: &[LoadOption] = &[
         name: "dir",
         kind: ValueKind::Text,
         default: "/var/tmp",
-        about: "directory of the files, best on the disk that is meant",
+        about: "directory for the files, preferably on the disk to load",
     },
     LoadOption {
         name: "fsync",

@@ -14,17 +14,17 @@ pub enum LoadError {
     Line(Problem),
     #[error("{0}{advice}", advice = advice(.0))]
     System(#[from] rtscope_sys::Error),
-    #[error("no permission for the policy that was asked by name; {}", do_one_of(.0))]
+    #[error("no permission for the requested policy; {}", do_one_of(.0))]
     Permission([String; 3]),
     #[error(
-        "a worker can't be {asked}: {source}: run as root, or give this user the permission, as with \
+        "a worker can't run as {asked}: {source}: run as root, or give this user the permission, for example with \
          \"USER - {limit}\" in /etc/security/limits.d/rtscope.conf",
         limit = if asked.policy.is_real_time() { "rtprio 99" } else { "nice -20" }
     )]
     Place { asked: Box<Placement>, source: rtscope_sys::Error },
     /// No socket for echo requests.
     #[error(
-        "{0}: echo requests are root's, unless this program has CAP_NET_RAW (sudo setcap \
+        "{0}: only root may send echo requests, unless this program has CAP_NET_RAW (sudo setcap \
          cap_net_raw+ep PROGRAM) or your group is in net.ipv4.ping_group_range"
     )]
     Icmp(rtscope_sys::Error),
@@ -39,7 +39,7 @@ pub enum LoadError {
     #[error("start {}: {source}", program.display())]
     Program { program: PathBuf, source: io::Error },
     /// The option `cpus` names a CPU that is absent.
-    #[error("{}; name others with cpus=", not_online(absent, online))]
+    #[error("{}; name other CPUs with cpus=", not_online(absent, online))]
     NotOnline {
         /// Asked and absent.
         absent: CpuSet,
@@ -56,7 +56,7 @@ pub enum LoadError {
         why: io::Error,
     },
     /// The option `cpus` leaves no CPU.
-    #[error("cpus={asked}, but {why}: write cpus=all, or a set as cpus=0-3")]
+    #[error("cpus={asked}, but {why}: write cpus=all, or a set such as cpus=0-3")]
     NoCpu {
         asked: String,
         /// Why that is no CPU.
@@ -65,7 +65,7 @@ pub enum LoadError {
     /// More memory than is safe.
     #[error(
         "{asked_bytes} bytes are more than three quarters of the {available_bytes} bytes of memory \
-         that are available: give fewer workers or a smaller size"
+         that are available: use fewer workers or a smaller size"
     )]
     Memory {
         /// All workers together.
@@ -75,7 +75,7 @@ pub enum LoadError {
     },
     /// More open files than the process may have.
     #[error(
-        "{needed} open files are needed, but {allowed} are allowed: ask less of the load, or raise \
+        "{needed} open files are needed, but {allowed} are allowed: reduce the load, or raise \
          the limit (ulimit -n)"
     )]
     OpenFiles {
@@ -87,7 +87,7 @@ pub enum LoadError {
     /// No video device for tests.
     #[error(
         "this machine has no video test device: load its driver (sudo modprobe vivid), name a camera with device=, or \
-         use the load external with a command of yours"
+         use the load external with your own command"
     )]
     NoVideo,
     /// The program of an `external` load doesn't exist.
@@ -113,14 +113,14 @@ pub enum LoadError {
     /// Something that must not happen.
     #[error("{0}")]
     Broken(&'static str),
-    #[error("it ran into its time limit")]
+    #[error("it reached its time limit")]
     Limit,
     /// The load's process ended, or said why it can't work, before it worked.
     #[error("{how}")]
     Ended { how: String },
     #[error("it did not begin to work within {0}: the machine may be overloaded")]
     Slow(Nanos),
-    #[error("a load's process is started by rtscope only: use `rtscope load NAME`")]
+    #[error("only rtscope starts a load's process: use `rtscope load NAME`")]
     NotStartedByUs,
 }
 

@@ -45,7 +45,7 @@ const OPTIONS: &[LoadOption] = &[
         name: "command",
         kind: ValueKind::Text,
         default: "",
-        about: "the command, written behind the options: external restart=false -- make -j4",
+        about: "the command, written after the options: external restart=false -- make -j4",
     },
     LoadOption {
         name: "restart",
@@ -57,7 +57,7 @@ const OPTIONS: &[LoadOption] = &[
         name: "log",
         kind: ValueKind::Text,
         default: "",
-        about: "file that the command's output is appended to; it is thrown away otherwise",
+        about: "file to append the command's output to; without it, the output is discarded",
     },
 ];
 

@@ -25,7 +25,7 @@ const OPTIONS: &[LoadOption] = &[
         name: "size",
         kind: ValueKind::Size { min: 0, max: 1 << 30 },
         default: "0B",
-        about: "memory that each child writes to before it ends, as a program does that does something",
+        about: "memory that each child writes to before it ends, as a real program would",
     },
 ];
 

@@ -158,7 +158,7 @@ impl Launcher {
             "all" => (self.all.clone(), "no CPU may be used"),
             "measured" => (self.measured.clone(), "no CPU is measured"),
             "others" => (self.all.without(&self.measured), "every CPU is measured"),
-            set => (set.parse().unwrap_or_default(), "that is no CPU"),
+            set => (set.parse().unwrap_or_default(), "that names no CPU"),
         };
         let absent = cpus.without(&self.online);
         if cpus.is_empty() {
@@ -268,7 +268,7 @@ impl RunningLoad {
             let ended = match self.child.try_wait() {
                 Ok(Some(status)) => Some(self.judge(status)),
                 Ok(None) => self.press(),
-                Err(e) => Some(EndedLoad::badly(format!("it isn't known how it ended: {e}"))),
+                Err(e) => Some(EndedLoad::badly(format!("can't find out how it ended: {e}"))),
             };
             self.gone = ended.map(|ended| (Instant::now(), ended));
         }
@@ -281,7 +281,8 @@ impl RunningLoad {
             self.signal(signal::KILL);
         }
         let given_up = since > STOP_GRACE + KILL_LIMIT;
-        given_up.then(|| EndedLoad::badly("it was killed, but doesn't die: it waits in the kernel"))
+        given_up
+            .then(|| EndedLoad::badly("it was killed but did not end: it is stuck in the kernel"))
     }
 
     /// How the load's process ended by itself.
@@ -293,7 +294,7 @@ impl RunningLoad {
             return EndedLoad { ok: true, how: "its work was done".to_owned() };
         }
         if status.signal() == Some(signal::ALARM) {
-            return EndedLoad::badly(format!("it ran into its time limit of {}", self.limit));
+            return EndedLoad::badly(format!("it reached its time limit of {}", self.limit));
         }
         EndedLoad::badly(self.board.failure().unwrap_or_else(|| match status.signal() {
             Some(number) => format!("it was killed by signal {number}"),
@@ -312,7 +313,10 @@ impl RunningLoad {
         let (options, pid, mark) = (&self.options, self.pid(), self.mark.as_str());
         (self.descriptor.clean)(&Remains { options, pid, mark });
         match given_up {
-            true => Some(EndedLoad::badly(format!("{}, but workers of it don't die", ended.how))),
+            true => Some(EndedLoad::badly(format!(
+                "{}, but some of its workers did not end when killed",
+                ended.how
+            ))),
             false if self.waiting > 0 => {
                 let (how, n) = (ended.how, self.waiting);
                 let how = format!("{how}, while {n} of its processes waited in the kernel");

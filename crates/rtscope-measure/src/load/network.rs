@@ -94,10 +94,10 @@ fn check(options: &LoadOptions) -> Result<(), Problem> {
         return Err(Problem::new(message));
     }
     if is_peer && options.word("workers") != "1" {
-        return Err(Problem::new("a peer floods once: leave workers out with over=peer"));
+        return Err(Problem::new("a peer sends only one flood: leave workers out with over=peer"));
     }
     if !is_peer && options.given("peer").is_some() {
-        return Err(Problem::new("peer has a meaning with over=peer only"));
+        return Err(Problem::new("peer has a meaning only with over=peer"));
     }
     if kind == "tcp" || size <= PACKET_MAX {
         return Ok(());

@@ -64,7 +64,7 @@ pub const COMMON_OPTIONS: &[LoadOption] = &[
         name: "cpus",
         kind: ValueKind::Cpus,
         default: "all",
-        about: "where the workers may run: all, measured, others (not measured), or a set as 0-3",
+        about: "where the workers may run: all, measured, others (not measured), or a set such as 0-3",
     },
 ];
 
@@ -182,7 +182,7 @@ fn check_value(option: &LoadOption, value: &str) -> Result<(), Problem> {
         ValueKind::Cpus if !matches!(value, "all" | "measured" | "others") => {
             match value.parse::<CpuSet>() {
                 Ok(set) if !set.is_empty() => Ok(()),
-                _ => wrong("write all, measured, others, or a set as 0-3,6".to_owned())
+                _ => wrong("write all, measured, others, or a set such as 0-3,6".to_owned())
                     .map_err(|problem| problem.suggest(value, ["all", "measured", "others"])),
             }
         }

@@ -42,7 +42,7 @@ const OPTIONS: &[LoadOption] = &[
         name: "device",
         kind: ValueKind::Text,
         default: "",
-        about: "serial port with its transmit and receive pins connected, as /dev/ttyS1; a pair of \
+        about: "serial port with its transmit and receive pins connected, for example /dev/ttyS1; a pair of \
                 pseudo-terminals when it isn't given",
     },
 ];

@@ -25,7 +25,7 @@ const OPTIONS: &[LoadOption] = &[
         name: "workers",
         kind: ValueKind::Workers,
         default: "cpus",
-        about: "processes that the timers are shared among, each on one of the load's CPUs in turn",
+        about: "processes that share the timers, each on one of the load's CPUs in turn",
     },
     LoadOption {
         name: "timers",

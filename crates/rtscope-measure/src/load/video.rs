@@ -22,7 +22,7 @@ const OPTIONS: &[LoadOption] = &[LoadOption {
     name: "device",
     kind: ValueKind::Text,
     default: "",
-    about: "video device, as /dev/video0; that of the test driver vivid when it isn't given",
+    about: "video device, for example /dev/video0; that of the test driver vivid when it isn't given",
 }];
 
 pub(super) const DESCRIPTOR: LoadDescriptor = LoadDescriptor {

@@ -227,7 +227,7 @@ pub(crate) fn leave_out(plan: &mut Plan, usable: &CpuSet) -> Option<Finding> {
     plan.published.retain(|one| !one.subject.as_deref().is_some_and(is_left_out));
     let names: Vec<String> = left_out.iter().map(|phase| quoted(&phase.name)).collect();
     let text = format!(
-        "left out, because their loads run on other CPUs than the measured one and there is a single CPU: {}",
+        "phases left out, because their loads run on CPUs other than the measured one, and there is only one CPU: {}",
         names.join(", ")
     );
     Some(Finding::new("phases-left-out", Weight::Warning, text))
@@ -250,7 +250,7 @@ pub(crate) fn not_allowed(plan: &Plan, machine: &Environment) -> Option<Finding>
         machine.cpus.allowed
     );
     let advice = format!(
-        "if they are isolated, name them: --cpus {left}; else look for a shield (`rtscope tune status`), a cpuset or \
+        "if they are isolated, name them: --cpus {left}; otherwise check for a shield (`rtscope tune status`), a cpuset or \
          taskset"
     );
     Some(Finding::new("cpus-not-allowed", Weight::Note, text).advise(advice))
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(
             refused("cpu cpus=3-5"),
             "load \"cpu cpus=3-5\" of phase \"p\" can't start on this machine: CPUs 4-5 are not online: \
-             this machine has CPUs 0-3; name others with cpus="
+             this machine has CPUs 0-3; name other CPUs with cpus="
         );
         for (load, said) in [
             ("external -- nosuchcommand -x", "command \"nosuchcommand\" was not found: install it"),

@@ -536,7 +536,7 @@ fn silent_finding(thread: u32, cycles: u64, peer: &str) -> Finding {
         "no frame of thread {thread} came back in {cycles} cycles in a row: {peer} is silent"
     );
     Finding::new("peer-silent", Weight::PreventsPass, text).advise(
-        "see that the peer still runs and that the link is up; ask for a longer timeout or cycle if frames take longer",
+        "check that the peer still runs and that the link is up; ask for a longer timeout or cycle if frames take longer",
     )
 }
 

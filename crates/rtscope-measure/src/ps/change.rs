@@ -31,7 +31,7 @@ pub enum ChangeError {
     /// What is asked contradicts itself.
     #[error("{0}")]
     Contradiction(String),
-    #[error("thread {tid} stays as it is: {source}")]
+    #[error("can't change thread {tid}: {source}")]
     Refused { tid: i32, source: rtscope_sys::Error },
 }
 

@@ -30,7 +30,7 @@ pub fn starvation(
         ));
     }
     if wanted.policy.has_priority() && wanted.priority == 99 && !thread.kernel {
-        return Some("priority 99 is for the kernel's own threads: take 98 or less".to_owned());
+        return Some("priority 99 is for the kernel's own threads: use 98 or less".to_owned());
     }
     let busy = |thread: &Thread| {
         thread.state == "R" && thread.look.is_some_and(|look| look.cpu_percent() >= BUSY_PERCENT)

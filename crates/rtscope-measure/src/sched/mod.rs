@@ -71,7 +71,7 @@ pub enum SchedError {
     #[error("CPU {asked} can't be used: this process may use CPUs {allowed}")]
     NoSuchCpu { asked: u32, allowed: CpuSet },
     /// A thread could not be placed.
-    #[error("{name} can't be {asked}: {source}")]
+    #[error("{name} can't run as {asked}: {source}")]
     Place { name: String, asked: Box<Placement>, source: rtscope_sys::Error },
     /// The system refused something else.
     #[error(transparent)]

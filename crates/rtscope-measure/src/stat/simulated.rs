@@ -75,7 +75,7 @@ impl Simulator {
             Counted::Branches => value(tally.branches),
             Counted::BranchMisses => value(tally.misses),
             _ => Count::Absent(
-                "not simulated: time and the kernel are not the simulator's".to_owned(),
+                "not simulated: the simulator counts neither time nor the kernel's work".to_owned(),
             ),
         });
         Ok(CountedRun { elapsed_ns, failed, counts: counts.collect() })

@@ -96,7 +96,7 @@ impl Flooded {
         match wire::hear(&mut self.0)? {
             Some(Answer::Flooded { replies }) => Ok(replies),
             Some(Answer::Refused(why)) => Err(io::Error::other(format!("the peer refuses: {why}"))),
-            Some(_) => Err(io::Error::other("the peer is out of step")),
+            Some(_) => Err(io::Error::other("the peer sent an unexpected answer")),
             None => {
                 Err(io::Error::other("the peer has hung up: is its rtscope older than this one?"))
             }

@@ -178,7 +178,7 @@ impl Test {
                 let text = "the iperf3 server is busy with another client";
                 Err(io::Error::new(io::ErrorKind::WouldBlock, text))
             }
-            state::SERVER_TERMINATE => Err(invalid("the iperf3 server was ended")),
+            state::SERVER_TERMINATE => Err(invalid("the iperf3 server was terminated")),
             state::SERVER_ERROR => {
                 let mut numbers = [0; 8];
                 self.control.read_exact(&mut numbers)?;
@@ -187,7 +187,7 @@ impl Test {
                 };
                 let cause = io::Error::from_raw_os_error(number(4));
                 Err(invalid(&format!(
-                    "the iperf3 server refuses with its error {} ({cause}): it may not grant the window",
+                    "the iperf3 server reported error {} ({cause}): perhaps it does not allow this window",
                     number(0)
                 )))
             }

@@ -93,22 +93,22 @@ pub struct ThroughputOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ThroughputError {
     #[error(
-        "no peer answers at {address} ({cause}): start `rtscope throughput --serve` there, and see that its port is open"
+        "no peer answers at {address} ({cause}): start `rtscope throughput --serve` there, and check that its port is open"
     )]
     NoPeer { address: String, cause: io::Error },
     /// No iperf3 answers.
     #[error(
-        "no iperf3 answers at {address} ({cause}): start `iperf3 -s` there, and see that its port is open"
+        "no iperf3 answers at {address} ({cause}): start `iperf3 -s` there, and check that its port is open"
     )]
     NoIperf3 { address: String, cause: io::Error },
     #[error(
-        "can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth"
+        "can't create a virtual cable between two namespaces ({0}): this needs root, and a kernel with veth"
     )]
     Cable(String),
     /// During a transfer.
     #[error("the transfer broke: {0}")]
     Broken(io::Error),
-    #[error("the sampler can't be {asked}: {cause}")]
+    #[error("the sampler can't run as {asked}: {cause}")]
     Place { asked: Box<Placement>, cause: rtscope_sys::Error },
     #[error("a thread of the measurement did not run to its end")]
     Thread,

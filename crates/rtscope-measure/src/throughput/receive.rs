@@ -98,7 +98,7 @@ pub(super) fn session(
             Request::Finished => continue,
         };
         if version != VERSION {
-            let why = format!("it speaks version {VERSION}, not {version}");
+            let why = format!("it uses version {VERSION}, not {version}");
             wire::send(control, &Answer::Refused(why))?;
             continue;
         }
@@ -140,7 +140,7 @@ fn stream(
     let mut data = match accept(&listener, PATIENCE)? {
         Some((data, from)) if from.ip() == peer => data,
         Some((_, from)) => {
-            let text = format!("{} connected in the place of the sender", from.ip());
+            let text = format!("{} connected instead of the sender", from.ip());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         None => return Err(io::Error::new(io::ErrorKind::TimedOut, "the sender did not connect")),
@@ -156,7 +156,7 @@ fn stream(
             count => bytes += count as u64,
         }
         if start.elapsed() > limit {
-            let text = "the sender did not end in time";
+            let text = "the sender did not finish in time";
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
     }

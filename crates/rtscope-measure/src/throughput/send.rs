@@ -52,7 +52,7 @@ pub(super) fn transfer(
         Answer::Ready { port } => port,
         Answer::Refused(why) => return Err(io::Error::other(format!("the peer refuses: {why}"))),
         Answer::Report(_) | Answer::Flooded { .. } => {
-            return Err(io::Error::other("the peer is out of step"));
+            return Err(io::Error::other("the peer sent an unexpected answer"));
         }
     };
     let peer = control.peer_addr()?.ip();
@@ -68,7 +68,7 @@ pub(super) fn transfer(
     };
     match hear(control)? {
         Answer::Report(received) => Ok((sent, received)),
-        _ => Err(io::Error::other("the peer is out of step")),
+        _ => Err(io::Error::other("the peer sent an unexpected answer")),
     }
 }
 

@@ -81,6 +81,9 @@ pub(super) fn hear<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<Op
     }
     match line.is_empty() {
         true => Ok(None),
-        false => Err(io::Error::new(io::ErrorKind::InvalidData, "this is not rtscope throughput")),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the other side is not rtscope throughput",
+        )),
     }
 }

@@ -29,10 +29,10 @@ pub enum TraceDatError {
     #[error("the file has version {0} of trace-cmd's format: rtscope reads 6 and 7")]
     Version(String),
     #[error(
-        "the file is compressed: write it anew with `trace-cmd convert -i FILE -o NEW --compression none`"
+        "the file is compressed: convert it with `trace-cmd convert -i FILE -o NEW --compression none`"
     )]
     Compressed,
-    #[error("the file comes from a machine with another order of bytes")]
+    #[error("the file comes from a machine with a different byte order")]
     Endian,
     #[error(
         "the file's events have the clock {0}, which doesn't count time: record with `trace-cmd record -C mono`"

@@ -47,9 +47,7 @@ pub enum TraceError {
          lack"
     )]
     Permission,
-    #[error(
-        "this kernel has no tracefs: one with CONFIG_FTRACE and CONFIG_EVENT_TRACING is needed"
-    )]
+    #[error("this kernel has no tracefs: use a kernel with CONFIG_FTRACE and CONFIG_EVENT_TRACING")]
     Absent,
     #[error("can't {operation} {path}: {cause}", path = path.display())]
     File {

@@ -19,7 +19,7 @@ pub enum TuneError {
     Refused(Problem),
     #[error("{setting}: this system has no {path}", path = path.display())]
     Absent { setting: String, path: PathBuf },
-    #[error("can't set the handlers of signals: {0}")]
+    #[error("can't install signal handlers: {0}")]
     Signals(io::Error),
     #[error("{0}{hint}", hint = hint(.0))]
     System(#[from] Error),
@@ -28,13 +28,13 @@ pub enum TuneError {
     /// Between the look at it and the change, somebody else has changed it: the value seen first is none to go back to.
     #[error(
         "{setting}: {path} was {was:?} at first and is {found:?} now, so something else changes it, for example a \
-         service that was stopped for this run: end that first, then run this again",
+         service that was stopped for this run: stop it first, then try again",
         path = path.display()
     )]
     ChangedMeanwhile { setting: String, path: PathBuf, was: String, found: String },
     /// Another run has changed it and will put it back.
     #[error(
-        "{setting} is held by the rtscope with process number {pid}, which has changed {path}: \
+        "{setting} is held by rtscope process {pid}, which has changed {path}: \
          wait until it has ended",
         path = path.display()
     )]
@@ -56,11 +56,11 @@ pub enum TuneError {
     EndsWithProcess { setting: String },
     /// A shield that no journal names: rtscope would not know how to restore it.
     #[error(
-        "shield: {path} is there already, and no journal names it: move its threads away and remove it",
+        "shield: {path} already exists, and no journal mentions it: move its threads away and remove it",
         path = path.display()
     )]
     ShieldThere { path: PathBuf },
-    #[error("{operation} {path}: {source}: without a journal nothing is changed", path = path.display())]
+    #[error("{operation} {path}: {source}: without a journal, rtscope changes nothing", path = path.display())]
     Journal {
         /// `make`, `lock`, `write`.
         operation: &'static str,
@@ -99,7 +99,7 @@ fn hint(error: &Error) -> &'static str {
     }
     match (error.is_permission(), rtscope_sys::process::is_root()) {
         (false, _) => "",
-        (true, false) => ": system settings are root's to change: run it with sudo",
+        (true, false) => ": only root may change system settings: run rtscope with sudo",
         (true, true) => ": not even root may change it on this system",
     }
 }

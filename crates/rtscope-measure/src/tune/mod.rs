@@ -273,7 +273,7 @@ impl Applied {
         on_event(Event::SettingChanged { setting, path, from, to });
         if held.to != latency_us {
             let text = format!(
-                "{} is {} us and not {latency_us} us as asked: another program holds it",
+                "{} is {} us, not {latency_us} us as requested: another program holds it",
                 held.setting, held.to
             );
             on_event(Event::Found(Finding::new("setting-not-as-asked", Weight::Warning, text)));
@@ -354,13 +354,13 @@ impl Applied {
 
 fn gone(change: &Change, path: &str) -> Finding {
     let text =
-        format!("{}: {path} went away during the run, and its value with it", change.setting);
+        format!("{}: {path} disappeared during the run, along with its value", change.setting);
     Finding::new("setting-gone", Weight::Note, text)
 }
 
 fn left_alone(change: &Change, path: &str, found: &str) -> Finding {
     let text = format!(
-        "{}: somebody else made {path} {found} during the run, so it was left alone; before, it was {}",
+        "{}: another program changed {path} to {found} during the run, so rtscope did not restore it; before the run, it was {}",
         change.setting, change.old
     );
     Finding::new("setting-changed-elsewhere", Weight::Warning, text)

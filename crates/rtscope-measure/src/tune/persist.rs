@@ -54,12 +54,12 @@ pub enum PersistError {
     #[error("{operation} {path}: {source}", path = path.display())]
     File { operation: &'static str, path: PathBuf, source: io::Error },
     #[error(
-        "{root} has neither systemd nor a folder of start scripts that rtscope knows: put this line into what it starts at boot: {line}",
+        "{root} has neither systemd nor a folder of start scripts that rtscope knows: add this line to a script that runs at boot: {line}",
         root = root.display()
     )]
     NoStart { root: PathBuf, line: String },
     #[error(
-        "{path} was edited since rtscope wrote it, so it stays as it is: give --force, or edit it by hand",
+        "{path} was edited since rtscope wrote it, so rtscope leaves it as it is: use --force, or edit it by hand",
         path = path.display()
     )]
     Edited { path: PathBuf },
@@ -232,7 +232,7 @@ fn start_way(root: &Path) -> Option<StartWay> {
 fn check_program(root: &Path, program: &Path) -> Result<(), PersistError> {
     let refused = |text: String| Err(PersistError::Program(text));
     if !program.is_absolute() {
-        return refused(format!("--program {}: give its whole path", program.display()));
+        return refused(format!("--program {}: write an absolute path", program.display()));
     }
     let there = root.join(program.strip_prefix("/").unwrap_or(program));
     if !Tree::under(root).is_file(program.strip_prefix("/").unwrap_or(program)) {
@@ -252,7 +252,7 @@ fn check_program(root: &Path, program: &Path) -> Result<(), PersistError> {
     };
     match whole.ancestors().find(is_open) {
         Some(open) => refused(format!(
-            "{} can be changed by others than root, who would start it at each boot: copy rtscope to /usr/local/bin and \
+            "users other than root can change {}, but root would run it at each boot: copy rtscope to /usr/local/bin and \
              name it with --program",
             open.display()
         )),
@@ -277,14 +277,14 @@ fn unit(program: &Path, version: &str, settings: &BTreeMap<String, String>) -> S
     let line: Vec<String> = words(program, settings).iter().map(|word| systemd(word)).collect();
     let delegated = match settings.contains_key("shield") {
         true => {
-            "# Else systemd switches the controller off when it reads its units again, and the shield ends.\n\
+            "# Without this, systemd disables the controller when it reloads its units, and the shield ends.\n\
              Delegate=cpuset\n"
         }
         false => "",
     };
     format!(
         "{}\n[Unit]\nDescription=System settings that rtscope keeps\n\
-         # After what would set them back, or is to be stopped.\n\
+         # Start after units that would reset these settings, and after those to be stopped.\n\
          After=sysinit.target network.target {}\n\n\
          [Service]\nType=oneshot\nRemainAfterExit=yes\n{delegated}ExecStart={}\nExecStop={} tune restore\n\n\
          [Install]\nWantedBy=multi-user.target\n",
@@ -467,7 +467,7 @@ mod tests {
         // Where insserv has written the order, a link alone starts nothing.
         image.file("etc/init.d/.depend.boot", "TARGETS = mountkernfs.sh\n");
         let refused = image.persist("throttling", "off", false).expect_err("no start").to_string();
-        assert!(refused.contains("put this line"), "{refused}");
+        assert!(refused.contains("add this line"), "{refused}");
     }
 
     #[test]

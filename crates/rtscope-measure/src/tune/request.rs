@@ -185,7 +185,7 @@ impl SettingRequest {
     fn services(&self, tree: &Tree) -> Result<Planned, TuneError> {
         if !service::has_systemd(tree) {
             let text =
-                "services: systemd doesn't run here, and rtscope stops services of systemd only";
+                "services: systemd doesn't run here, and rtscope can stop only systemd services";
             return Err(Problem::new(text).into());
         }
         let all = self.text == value::KNOWN;
@@ -247,7 +247,7 @@ fn no_thread(tree: &Tree, setting: &str, pattern: &str) -> TuneError {
         .any(|(_, stat)| !stat.is_kernel() && kernel_thread::fits(pattern, &stat.name));
     let text = if of_users {
         format!(
-            "{setting}: {pattern:?} is no kernel thread: change a program's threads with `rtscope ps --set`"
+            "{setting}: {pattern:?} is not a kernel thread: change a program's threads with `rtscope ps --set`"
         )
     } else {
         format!(
@@ -268,7 +268,7 @@ pub(super) fn partly_refused(
     let count = refused.len();
     let first: Vec<&str> = refused.iter().take(3).map(|(place, _)| place.as_str()).collect();
     let text = format!(
-        "{setting}: {count} of {all} stay as they were, because the kernel does not let them be changed, for example {}",
+        "{setting}: {count} of {all} stay as they were, because the kernel refused to change them, for example {}",
         first.join(", ")
     );
     Finding::new("setting-partly-refused", Weight::Note, text)

@@ -46,7 +46,7 @@ pub(super) fn plan(
     taken: &BTreeSet<String>,
 ) -> Result<Planned, TuneError> {
     let asked = ShieldValue::read(text)
-        .ok_or_else(|| Problem::new(format!("{text:?} is not a value of shield")))?;
+        .ok_or_else(|| Problem::new(format!("{text:?} is not a valid value for shield")))?;
     let online = online(tree);
     let shielded = asked.cpus.unwrap_or_else(|| online.last().into_iter().collect());
     refuse_absent(tree, NAME, &shielded)?;
@@ -62,7 +62,7 @@ pub(super) fn plan(
     let hierarchy = Hierarchy::find(tree).ok_or_else(|| {
         Problem::new(
             "shield: no cgroup hierarchy with the cpuset controller is mounted here. In a container, run it on the \
-             host; else mount one (mount -t cgroup2 none /sys/fs/cgroup), or use isolcpus (tune apply --boot)",
+             host; otherwise mount one (mount -t cgroup2 none /sys/fs/cgroup), or use isolcpus (tune apply --boot)",
         )
     })?;
     let folder = format!("{}/{SHIELD}", hierarchy.folder());

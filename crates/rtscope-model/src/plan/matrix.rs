@@ -81,7 +81,7 @@ impl TryFrom<String> for Setting {
     fn try_from(text: String) -> Result<Setting, String> {
         let (name, value) = text
             .split_once('=')
-            .ok_or_else(|| format!("the setting {text:?} is not written NAME=VALUE"))?;
+            .ok_or_else(|| format!("the setting {text:?} does not have the form NAME=VALUE"))?;
         Ok(Setting { name: name.trim().to_owned(), value: value.trim().to_owned() })
     }
 }

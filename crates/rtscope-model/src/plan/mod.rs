@@ -179,7 +179,9 @@ impl Plan {
     #[must_use]
     pub fn too_long(&self) -> Option<String> {
         let long = self.expected() > LONGEST;
-        long.then(|| format!("the plan would take longer than {LONGEST}: ask for less"))
+        long.then(|| {
+            format!("the plan would take longer than {LONGEST}: shorten its phases or remove some")
+        })
     }
 
     /// All durations and cycle counts times a factor, so that a long plan can be tried in seconds.

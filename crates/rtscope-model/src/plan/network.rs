@@ -140,7 +140,7 @@ impl FramePath {
     pub fn contradiction(&self, cycle: Nanos) -> Option<String> {
         if !(CYCLE_MIN..=CYCLE_MAX).contains(&cycle) {
             return Some(format!(
-                "a network sampler takes a cycle of {} to {}, and the interval is {}: change the interval",
+                "a network sampler needs a cycle of {} to {}, but the interval is {}: change the interval",
                 CYCLE_MIN.exact(),
                 CYCLE_MAX.exact(),
                 cycle.exact()
@@ -148,7 +148,7 @@ impl FramePath {
         }
         let timeout = self.timeout.filter(|timeout| *timeout > cycle)?;
         Some(format!(
-            "timeout={} is longer than the cycle of {}: each cycle sends a frame of its own, so write at most the cycle",
+            "timeout={} is longer than the cycle of {}: each cycle sends its own frame, so write at most the length of the cycle",
             timeout.exact(),
             cycle.exact()
         ))
@@ -301,7 +301,7 @@ impl FromStr for FramePath {
             other => {
                 let other = other.unwrap_or_default();
                 return Err(format!(
-                    "{other:?} is not a way to send frames: write off, udp, raw or xdp, as in 'raw over=veth'"
+                    "{other:?} is not a way to send frames: write off, udp, raw or xdp, for example 'raw over=veth'"
                 ));
             }
         };
@@ -315,8 +315,9 @@ impl FromStr for FramePath {
             .transpose()
             .map_err(|e| format!("timeout: {e}"))?;
         if timeout.is_some_and(|timeout| timeout < Nanos::from_us(10)) {
-            return Err("timeout: no frame comes back within less than 10us; write a longer time"
-                .to_owned());
+            return Err(
+                "timeout: no frame comes back in less than 10us; write a longer time".to_owned()
+            );
         }
         let stamps = match given.take("stamps") {
             None | Some("true") => true,

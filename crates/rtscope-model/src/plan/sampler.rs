@@ -101,7 +101,7 @@ impl fmt::Display for Spread {
 }
 
 const SPREAD_TEXT: &str =
-    "spread is out of range: true, or a part of the interval in whole percent, 1% to 100%";
+    "spread is out of range: write true, or a share of the interval in whole percent, 1% to 100%";
 
 impl FromStr for Spread {
     type Err = String;
@@ -179,8 +179,10 @@ impl FromStr for CpuChoice {
         match text.trim() {
             "all" => Ok(CpuChoice::All),
             "last" => Ok(CpuChoice::Last),
-            "" => Err("no CPU is named: write all, last, or a set as 0-3,6".to_owned()),
-            set => set.parse().map(CpuChoice::These).map_err(|e| format!("{e}, all or last")),
+            "" => Err("no CPU is named: write all, last, or a set such as 0-3,6".to_owned()),
+            set => {
+                set.parse().map(CpuChoice::These).map_err(|e| format!("{e}, or write all or last"))
+            }
         }
     }
 }
@@ -421,7 +423,7 @@ impl Sampler {
         }
         if matches!(self.spread, Spread::Part(_)) && self.sleep == Sleep::Relative {
             found.push(format!(
-                "a part of the interval moves the expiries of a grid, and a relative sleep has none: set {}",
+                "a spread in percent moves the expiries of a grid, but relative sleeps have no grid: set {}",
                 spelling.with("sleep", "absolute")
             ));
         }
@@ -432,7 +434,7 @@ impl Sampler {
         let shortest = (0..self.intervals.len().max(1)).map(|n| self.interval_of(n as u32)).min();
         if self.policy == Policy::Deadline && shortest.is_some_and(|i| self.runtime > i) {
             found.push(format!(
-                "runtime {} is longer than the interval: a deadline thread can't use more than all",
+                "runtime {} is longer than the interval: write at most the interval",
                 self.runtime
             ));
         }
@@ -450,7 +452,7 @@ impl Sampler {
             let (sleep, overrun) =
                 (spelling.with("sleep", "absolute"), spelling.with("overrun", "skip"));
             found.push(format!(
-                "a network sampler keeps a fixed cycle: set {sleep} and {overrun}, and leave out a part for spread"
+                "a network sampler keeps a fixed cycle: set {sleep} and {overrun}, and don't give spread as a percentage"
             ));
         }
         if self.clock == ClockName::Realtime {

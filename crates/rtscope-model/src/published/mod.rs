@@ -242,7 +242,7 @@ impl Amount {
     ///
     /// What would be one.
     pub fn parse(text: &str, unit: PublishedUnit) -> Result<Amount, String> {
-        let bad = || format!("{text:?} doesn't fit: write {}", unit.example());
+        let bad = || format!("{text:?} is not a valid value here: write {}", unit.example());
         let trimmed = text.trim();
         let mut suffixes = unit.suffixes().iter();
         let (number, scale) = suffixes
@@ -309,7 +309,7 @@ impl<'de> Visitor<'de> for FiguresVisitor {
     type Value = PublishedFigures;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("statistics with their values, as { max = \"878us\", missed = 3 }")
+        f.write_str("statistics with their values, such as { max = \"878us\", missed = 3 }")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PublishedFigures, A::Error> {
@@ -524,20 +524,20 @@ impl Published {
     ) -> Option<Problem> {
         if self.figures.0.is_empty() == self.missing.is_empty() {
             return Some(Problem::new(
-                "a published entry has figures, or says why they are missing: write figures = { max = \
+                "a published entry needs figures, or the reason why they are missing: write figures = { max = \
                  \"878us\" } or missing = \"...\"",
             ));
         }
         if self.source.trim().is_empty() {
             return Some(Problem::new(
-                "a published entry has a source: name the document and the section, figure or page",
+                "a published entry needs a source: name the document and the section, figure or page",
             ));
         }
         let name = self.subject.as_ref()?;
         if subjects.clone().any(|known| known == name) {
             return None;
         }
-        let message = format!("a published figure is of {noun} {name:?}, which is not there");
+        let message = format!("a published figure names {noun} {name:?}, which does not exist");
         Some(Problem { suggestion: suggest(name, subjects), ..Problem::new(message) })
     }
 }

@@ -46,12 +46,12 @@ fn mistakes_are_told_with_their_line() {
         ("figures = { max = 3 }", 5, "a time, for example"),
         ("figures = { bandwidth = '3us' }", 5, "Mbit/s"),
         ("figures = { missed = '3us' }", 5, "without a unit"),
-        ("figures = { max = '-3us' }", 5, "doesn't fit"),
+        ("figures = { max = '-3us' }", 5, "is not a valid value here"),
         ("\nfigures = { 'above x' = 3 }", 6, "above x"),
         ("kernel = 'rt'", 5, "`stock` or `real-time`"),
         ("lod = 'none'", 5, "did you mean \"load\"?"),
-        ("why = 'x'", 3, "or says why they are missing"),
-        ("figures = { max = '3us' }\nmissing = 'not there'", 3, "has figures, or says"),
+        ("why = 'x'", 3, "or the reason why they are missing"),
+        ("figures = { max = '3us' }\nmissing = 'not there'", 3, "needs figures, or the reason"),
     ] {
         let said = said(entry);
         assert!(said.starts_with(&format!("x.toml:{line}:")), "{entry}: {said}");
@@ -68,10 +68,10 @@ fn all_mistakes_of_a_table_are_told_at_once() {
     );
     let said = said.expect_err("refused");
     let expected = [
-        "x.toml:5: bandwidth: \"3us\" doesn't fit",
+        "x.toml:5: bandwidth: \"3us\" is not a valid value here",
         "x.toml:5: \"foo\" is not a statistic",
         "x.toml:6: unknown key `bogus`",
-        "x.toml:7: a published entry has a source",
+        "x.toml:7: a published entry needs a source",
         "x.toml:11: unknown value `rt`",
     ];
     for part in expected {

@@ -67,7 +67,7 @@ pub(super) fn unsealed(events: &[Stamped], chain: &Chain) -> Option<Finding> {
         _ => false,
     });
     (has_checksums && chain.lines == 0).then(|| {
-        let text = "events.jsonl: no line has a checksum, though the end of the run has those of other files";
+        let text = "events.jsonl: no line has a checksum, although the run-ended event has checksums of other files";
         Finding::new("record-changed", Weight::PreventsPass, text).advise(ADVICE)
     })
 }
@@ -75,7 +75,7 @@ pub(super) fn unsealed(events: &[Stamped], chain: &Chain) -> Option<Finding> {
 fn finding(name: &str, found: u64, said: u64) -> Finding {
     let (code, text) = if found < said {
         let text = format!(
-            "{name} is cut: it ends after {found} of the {said} lines with a checksum that the run wrote"
+            "{name} was cut short: it ends after {found} of the {said} lines with checksums that the run wrote"
         );
         ("record-cut-short", text)
     } else {

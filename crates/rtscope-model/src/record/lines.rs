@@ -156,10 +156,13 @@ impl<T: DeserializeOwned> Lines<T> {
                 n => format!(" (and at {} other places)", n - 1),
             };
             format!(
-                "{name}: line {first} or the line before it was changed, removed or doubled{more}"
+                "{name}: line {first} or the line before it was changed, removed or duplicated{more}"
             )
         } else if unsealed {
-            format!("{name}: line {} has no checksum, other lines have one", self.unsealed.first)
+            format!(
+                "{name}: line {} has no checksum, but other lines have one",
+                self.unsealed.first
+            )
         } else {
             return None;
         };

@@ -143,46 +143,49 @@ impl Application {
         };
         say(
             self.policy.has_priority() != (1..=99).contains(&self.priority),
-            "fifo and rr take a priority from 1 to 99, others none",
+            "fifo and rr need a priority from 1 to 99, other policies take none",
         );
         say(
             !(-20..=19).contains(&self.nice) || self.nice != 0 && self.policy.is_real_time(),
-            "other and batch take a nice value from -20 to 19, others none",
+            "other and batch take a nice value from -20 to 19, other policies take none",
         );
-        say(!(short..=long).contains(&work), "work from 1ms to 5s");
-        say(self.offset.unwrap_or_default() > long, "offset up to 5s");
-        say(!lies(self.period, short, long), "period from 1ms to 5s");
-        say(!(1..=100).contains(&self.jobs), "jobs from 1 to 100");
-        say(self.jobs > 1 && self.period.is_none(), "several jobs take a period");
-        say(total > long, "work of all jobs up to 5s");
+        say(!(short..=long).contains(&work), "work must be from 1ms to 5s");
+        say(self.offset.unwrap_or_default() > long, "offset must be at most 5s");
+        say(!lies(self.period, short, long), "period must be from 1ms to 5s");
+        say(!(1..=100).contains(&self.jobs), "jobs must be from 1 to 100");
+        say(self.jobs > 1 && self.period.is_none(), "several jobs need a period");
+        say(total > long, "the work of all jobs must be at most 5s in total");
         say(
             !lies(self.deadline, short, self.period.unwrap_or(long)),
-            "deadline from 1ms to the period",
+            "deadline must be from 1ms to the period",
         );
-        say(self.holds.is_some_and(|holds| holds > work), "holds up to the work");
-        say(self.holds.is_some() && self.jobs > 1, "holds takes a single job");
+        say(self.holds.is_some_and(|holds| holds > work), "holds must be at most as long as work");
+        say(
+            self.holds.is_some() && self.jobs > 1,
+            "holds is only for applications with a single job",
+        );
         say(
             is_deadline && (self.runtime.is_none() || self.period.is_none()),
-            "deadline takes a runtime and a period",
+            "policy deadline needs a runtime and a period",
         );
-        say(!is_deadline && self.runtime.is_some(), "a runtime is for deadline");
+        say(!is_deadline && self.runtime.is_some(), "runtime is only for policy deadline");
         let deadline = self.deadline.or(self.period).unwrap_or(long);
-        say(!lies(self.runtime, short, deadline), "runtime from 1ms to the deadline");
+        say(!lies(self.runtime, short, deadline), "runtime must be from 1ms to the deadline");
         say(
             is_deadline && self.cpus == Where::One,
-            "deadline runs on every CPU: the kernel refuses it on one",
+            "the kernel refuses to pin threads of policy deadline: leave out cpus = \"one\"",
         );
         say(
             is_deadline && self.jobs > 1 && self.runtime.is_some_and(|runtime| work > runtime),
-            "deadline with several jobs takes work up to the runtime",
+            "with policy deadline and several jobs, work must be at most the runtime",
         );
         say(
             self.slice.is_some() && !matches!(self.policy, Policy::Other | Policy::Batch),
-            "a slice is for other and batch",
+            "slice is only for policies other and batch",
         );
         say(
             !lies(self.slice, Nanos::from_us(100), Nanos::from_ms(100)),
-            "slice from 100us to 100ms",
+            "slice must be from 100us to 100ms",
         );
         found
     }
@@ -264,7 +267,7 @@ impl Experiment {
             found.push(Problem { line: None, message, suggestion: None });
         };
         if self.applications.is_empty() || self.applications.len() > 12 {
-            say("an experiment has 1 to 12 applications".to_owned());
+            say("an experiment must have 1 to 12 applications".to_owned());
         }
         let works = self.applications.iter().flat_map(|app| app.problems(self.work));
         works.for_each(&mut say);
@@ -275,24 +278,25 @@ impl Experiment {
             ordered.sort_unstable();
             names.sort_unstable();
             if ordered != names {
-                say("order names each application once".to_owned());
+                say("order must name each application exactly once".to_owned());
             }
             if self.applications.windows(2).any(|pair| pair[0].jobs != pair[1].jobs) {
-                say("applications with an order have as many jobs each".to_owned());
+                say("with an order, all applications must have the same number of jobs".to_owned());
             }
         }
         if !self.published_s.is_empty() {
-            say("published_s is of an earlier version: write [[published]] tables".to_owned());
+            say("published_s is from an earlier version: write [[published]] tables instead"
+                .to_owned());
         }
         if self.is_unguarded() {
             let real_time = || self.applications.iter().filter(|app| app.policy.is_real_time());
             if real_time().any(|app| app.cpus == Where::Free) {
-                say("without throttling, real-time applications take one CPU: cpus = \"one\""
+                say("without throttling, real-time applications must run on one CPU: write cpus = \"one\""
                     .to_owned());
             }
             let work = |app: &Application| app.work.unwrap_or(self.work).0 * u64::from(app.jobs);
             if real_time().map(work).sum::<u64>() > Nanos::from_secs(3).0 {
-                say("without throttling, real-time work up to 3s in all".to_owned());
+                say("without throttling, all real-time work together must be at most 3s".to_owned());
             }
         }
         found

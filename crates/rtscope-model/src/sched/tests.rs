@@ -22,11 +22,11 @@ fn the_order_of_jobs_names_each_application_of_the_same_number_of_jobs() {
     assert_eq!(Experiment::parse("x", &read.to_toml()), Ok(read));
     for order in ["['a', 'c']", "['a', 'a']"] {
         let error = Experiment::parse("x", &text(order)).expect_err(order).to_string();
-        assert!(error.contains("order names each application once"), "{error}");
+        assert!(error.contains("order must name each application exactly once"), "{error}");
     }
     let uneven = text("['a', 'b']") + "jobs = 2\nperiod = '1s'\n";
     let error = Experiment::parse("x", &uneven).expect_err("uneven").to_string();
-    assert!(error.contains("as many jobs"), "{error}");
+    assert!(error.contains("the same number of jobs"), "{error}");
 }
 
 #[test]

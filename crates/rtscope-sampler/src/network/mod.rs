@@ -62,10 +62,10 @@ fn udp_headers(address: &SocketAddr) -> u32 {
 pub enum NetworkError {
     #[error("there is no network interface {0:?}: `ip link` shows those of this machine")]
     NoInterface(String),
-    #[error("the interface {0} is down: switch it on with `ip link set {0} up`")]
+    #[error("the interface {0} is down: bring it up with `ip link set {0} up`")]
     Down(String),
     #[error(
-        "the interface {0} has no carrier: plug its cable in, and see that the other end is on"
+        "the interface {0} has no carrier: plug in its cable, and check that the other end is up"
     )]
     NoCarrier(String),
     #[error("the interface {0} carries no Ethernet frames: use udp, or another interface")]
@@ -75,7 +75,7 @@ pub enum NetworkError {
     )]
     Mtu { size: u32, name: String, most: u32 },
     #[error(
-        "xdp takes one thread, and there are {0}: its socket has the interface's queue alone; add --threads 1"
+        "xdp allows only one thread, but there are {0}: its socket needs the interface's queue for itself; add --threads 1"
     )]
     Threads(u32),
     #[error(
@@ -91,20 +91,20 @@ pub enum NetworkError {
     #[error("{0:?} is not a MAC address: write it as 02:00:00:00:00:01")]
     NotAMac(String),
     #[error(
-        "no peer answers at {0}: start `rtscope network --serve` there with the same transport, and see that no \
+        "no peer answers at {0}: start `rtscope network --serve` there with the same transport, and check that no \
          firewall is in the way"
     )]
     Silent(String),
     #[error(
-        "no frame came back from {out} to {back} within 2 s: connect the two, directly or by a switch"
+        "no frame came back from {out} to {back} within 2 s: connect the two, directly or through a switch"
     )]
     NotConnected { out: String, back: String },
     #[error(
-        "the peer at {peer} speaks version {theirs} of the frames and this rtscope version {VERSION}: use the same rtscope on both sides"
+        "the peer at {peer} uses version {theirs} of the frames, but this rtscope uses version {VERSION}: use the same rtscope on both sides"
     )]
     Version { peer: String, theirs: u8 },
     #[error(
-        "can't lay a cable between two namespaces ({0}): this needs root, and a kernel with veth"
+        "can't create a virtual cable between two namespaces ({0}): this needs root, and a kernel with veth"
     )]
     Cable(String),
     #[error("can't {0}: {1}")]

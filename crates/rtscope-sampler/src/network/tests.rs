@@ -71,7 +71,7 @@ fn frames_of_each_kind_cross_a_cable_between_two_namespaces() {
     let error = self::links("raw over=veth size=1501").expect_err("too large");
     assert!(error.to_string().contains("near0 takes at most 1500"), "{error}");
     let error = Links::open(&path("xdp over=veth"), 2, None).expect_err("two threads");
-    assert!(error.to_string().contains("xdp takes one thread"), "{error}");
+    assert!(error.to_string().contains("xdp allows only one thread"), "{error}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_silent_peer_and_one_of_another_version_are_told_apart() {
     let silent = links(&line).expect_err("silent").to_string();
     assert!(silent.contains("no peer answers") && silent.contains("--serve"), "{silent}");
     let other = links(&line).expect_err("another version").to_string();
-    assert!(other.contains(&format!("speaks version {}", VERSION + 1)), "{other}");
+    assert!(other.contains(&format!("uses version {}", VERSION + 1)), "{other}");
     answering.join().expect("no panic");
 }
 

@@ -60,7 +60,9 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let longest = Nanos::from_secs(600);
     if !(Nanos::from_ms(200)..=longest).contains(&args.duration) {
-        return Err(Refused(format!("--duration {}: from 200ms to 10min", args.duration)).into());
+        return Err(
+            Refused(format!("--duration {}: must be from 200ms to 10min", args.duration)).into()
+        );
     }
     let interrupt = Interrupt::install_patient()?;
     let options = watched(args.pid, &args.words, (args.settle, args.duration), args.json)?;
@@ -94,7 +96,7 @@ pub(super) fn watched(
     is_json: bool,
 ) -> Result<check::CheckOptions, Refused> {
     if settle > Nanos::from_secs(600) {
-        return Err(Refused(format!("--settle {settle}: up to 10min")));
+        return Err(Refused(format!("--settle {settle}: must be at most 10min")));
     }
     let parent = std::process::id().to_string();
     let guard = ["guard", "--as-is", "--parent", &parent, "--"].map(OsString::from);

@@ -185,7 +185,7 @@ fn read(file: &Path) -> anyhow::Result<DoctorDocument> {
     record::read_document(file, FORMAT).map_err(|error| {
         match error.chain().any(|cause| cause.is::<serde_json::Error>()) {
             true => error.context(
-                "name a file that rtscope collect or rtscope doctor --json wrote, or a folder of doctor --out",
+                "name a file that rtscope collect or rtscope doctor --json wrote, or a folder that doctor --out wrote",
             ),
             false => error,
         }

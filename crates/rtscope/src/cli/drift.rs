@@ -144,7 +144,7 @@ fn source(args: &Args) -> anyhow::Result<PeriodicSource> {
     }
     loops.check_duration()?;
     if args.thread.len() > 2 {
-        return Err(Refused("--thread: two threads at most".to_owned()).into());
+        return Err(Refused("--thread can be given at most twice".to_owned()).into());
     }
     loops.place.refuse("a command places its threads itself")?;
     Ok(PeriodicSource::Program {
@@ -178,12 +178,13 @@ impl Loops {
         let (share, each) =
             if self.together { (SHARE_MAX / 2, " for each of two loops") } else { (SHARE_MAX, "") };
         if work.0 > period.0 / 100 * share {
-            let text =
-                format!("--work {work} in a period of {period}: at most {share} % of it{each}");
+            let text = format!(
+                "--work {work} is too long for a period of {period}: use at most {share} % of the period{each}"
+            );
             return Err(Refused(text).into());
         }
         if self.duration.0 < 3 * (period.0 + work.0) {
-            let text = format!("--duration {}: at least three periods", self.duration);
+            let text = format!("--duration {}: must be at least three periods", self.duration);
             return Err(Refused(text).into());
         }
         self.place.scheduling(PRIORITY)?;
@@ -193,13 +194,13 @@ impl Loops {
     fn check_duration(&self) -> Result<(), Refused> {
         match (Nanos::from_ms(10)..=Nanos(86_400_000_000_000)).contains(&self.duration) {
             true => Ok(()),
-            false => Err(Refused(format!("--duration {}: from 10ms to 1d", self.duration))),
+            false => Err(Refused(format!("--duration {}: must be from 10ms to 1d", self.duration))),
         }
     }
 
     fn check_length(&self, period: Nanos) -> Result<(), Refused> {
         if !(Nanos::from_us(50)..=Nanos::from_secs(3600)).contains(&period) {
-            return Err(Refused(format!("--period {period}: from 50us to 1h")));
+            return Err(Refused(format!("--period {period}: must be from 50us to 1h")));
         }
         let longest = drift::longest(period.0);
         if self.duration <= longest {

@@ -97,7 +97,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         ([(_, document)], Some(file)) if file.as_os_str() == "-" => print_bytes(document)?,
         ([(_, document)], Some(file)) => write(file, document)?,
         (_, None) => {
-            let text = "several formats: name a folder for their files, as with --out results";
+            let text = "several formats need a folder for their files, for example --out results";
             return Err(Refused(text.to_owned()).into());
         }
         (several, Some(folder)) => {

@@ -128,7 +128,7 @@ fn statistic(text: &str) -> Result<Statistic, String> {
         format!("{text} < 1s").parse();
     match requirement.map(|requirement| requirement.statistic) {
         Ok(statistic) if !statistic.is_count() => Ok(statistic),
-        _ => Err("write max, mean or a quantile as p99.9".to_owned()),
+        _ => Err("write max, mean, or a quantile such as p99.9".to_owned()),
     }
 }
 
@@ -163,7 +163,8 @@ fn import(args: &Import) -> anyhow::Result<()> {
         let folder = folder.display().to_string();
         let added =
             store.add(&judged.record, &judged.judgement, (&args.label, place), &folder, args.at)?;
-        let told = added.map_or_else(|| "is there already".to_owned(), |id| format!("is run {id}"));
+        let told = added
+            .map_or_else(|| "is already in the history".to_owned(), |id| format!("is run {id}"));
         print(&format!("{} {told}\n", shown(run)))?;
     }
     Ok(())
@@ -176,7 +177,7 @@ fn list(args: &List) -> anyhow::Result<()> {
         return print(&(serde_json::to_string_pretty(&runs)? + "\n"));
     }
     if runs.is_empty() {
-        return print("No run: add records with `rtscope history import DIR...`\n");
+        return print("No runs found: add records with `rtscope history import DIR...`\n");
     }
     let mut text = String::new();
     for run in &runs {
@@ -188,7 +189,7 @@ fn list(args: &List) -> anyhow::Result<()> {
 /// Host and kernel in words; an import's file may tell neither.
 fn on(host: &str, kernel: &str) -> String {
     let known: Vec<&str> = [host, kernel].into_iter().filter(|word| !word.is_empty()).collect();
-    if known.is_empty() { "machine not known".to_owned() } else { known.join(", ") }
+    if known.is_empty() { "unknown machine".to_owned() } else { known.join(", ") }
 }
 
 fn document(run: &Entry) -> serde_json::Value {
@@ -222,10 +223,8 @@ fn show(args: &Show) -> anyhow::Result<()> {
             "{}: {} recorded, {}; {} of observation, summed over all threads; us: p50 {}, p99.9 {}, max {}\n",
             cell.name,
             grouped(cell.histogram.count()),
-            cell.missed.map_or_else(
-                || "missed not known".to_owned(),
-                |n| format!("{} missed", grouped(n))
-            ),
+            cell.missed
+                .map_or_else(|| "missed unknown".to_owned(), |n| format!("{} missed", grouped(n))),
             Nanos(cell.exposure_ns),
             figure(Statistic::Quantile(500_000_000)),
             figure(Statistic::Quantile(999_000_000)),
@@ -243,7 +242,7 @@ fn points(args: &Trend) -> anyhow::Result<Vec<TrendPoint>> {
         let began: jiff::Timestamp = run
             .started
             .parse()
-            .with_context(|| format!("run {}: {:?} is no instant", run.id, run.started))?;
+            .with_context(|| format!("run {}: {:?} is not a valid time", run.id, run.started))?;
         for cell in store.cells(run.id)?.into_iter().filter(|cell| cell.name == args.cell) {
             points.extend(quantile::statistic_ns(&cell.histogram, args.statistic).map(
                 |value_ns| TrendPoint {
@@ -265,8 +264,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
     let documents =
         [&out, &surface].into_iter().flatten().filter(|to| **to == Destination::Stdout).count();
     if documents + usize::from(args.json) > 1 {
-        let text =
-            "two documents for standard output: leave out one of --json, --out - and --surface -";
+        let text = "only one document can go to standard output: use only one of --json, --out - and --surface -";
         return Err(Refused(text.to_owned()).into());
     }
     let points = points(args)?;
@@ -308,7 +306,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
         text += &format!("  {}  {:>9}  {}\n", point.day, us(point.value_ns), point.on);
     }
     if let Some(why) = refused {
-        text += &format!("No change of level was looked for: {why}\n");
+        text += &format!("rtscope did not look for level changes: {why}\n");
     }
     print(&text)
 }

@@ -191,7 +191,7 @@ fn read(
             .map(|(name, reads)| format!("  {name:<19} {reads}"))
             .collect();
         let told: Vec<&str> = reading.findings.iter().map(|f| f.text.as_str()).collect();
-        note_lines(&format!("formats that are read:\n{}", formats.join("\n")));
+        note_lines(&format!("supported formats:\n{}", formats.join("\n")));
         bail!("{}", told.join("; "));
     }
     Ok(reading)

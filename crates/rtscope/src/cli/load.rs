@@ -45,7 +45,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::PASS));
     }
     if args.duration == Nanos::ZERO {
-        return Err(Refused("--duration 0: no time for any work".to_owned()).into());
+        return Err(Refused("--duration must be more than 0".to_owned()).into());
     }
     let line = line(args)?;
     check(&line).map_err(|problem| Refused(problem.to_string()))?;

@@ -129,7 +129,7 @@ impl Path {
         add("interface", self.interface.as_deref());
         if let Some(cards) = &self.cards {
             let (out, back) = cards.split_once(',').ok_or_else(|| {
-                Refused(format!("--cards {cards}: name two interfaces as eth1,eth2"))
+                Refused(format!("--cards {cards}: name two interfaces, for example eth1,eth2"))
             })?;
             add("over", Some("cards"));
             add("out", Some(out));
@@ -161,20 +161,21 @@ fn serve(address: SocketAddr, path: &Path) -> anyhow::Result<ExitCode> {
     match (&path.interface, path.is_ethernet()) {
         (Some(interface), _) => {
             let interrupt = Interrupt::install()?;
-            print(&format!("Listening on {interface} for Ethernet frames. Ctrl-C ends it.\n"))?;
+            print(&format!(
+                "Listening on {interface} for Ethernet frames. Press Ctrl-C to stop.\n"
+            ))?;
             network::serve_ethernet(interface, faults, || interrupt.is_stopped())?;
         }
         (None, true) => {
-            let text =
-                "--serve: name the interface on which Ethernet frames come, as --interface eth1";
+            let text = "--serve: name the interface that receives Ethernet frames, for example --interface eth1";
             return Err(Refused(text.to_owned()).into());
         }
         (None, false) => {
             let socket = UdpSocket::bind(address).with_context(|| {
-                format!("can't listen at {address}: name another address and port behind --serve")
+                format!("can't listen on {address}: name another address and port after --serve")
             })?;
             let interrupt = Interrupt::install()?;
-            print(&format!("Listening at {}. Ctrl-C ends it.\n", socket.local_addr()?))?;
+            print(&format!("Listening on {}. Press Ctrl-C to stop.\n", socket.local_addr()?))?;
             network::serve_udp(&socket, faults, || interrupt.is_stopped())?;
         }
     }

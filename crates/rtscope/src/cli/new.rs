@@ -11,7 +11,7 @@ use crate::{
 /// Write the skeleton of a periodic real-time application
 ///
 /// The folder contains sources, a build file and a README. The application locks its memory, touches its stack, asks
-/// for its policy and priority, and sleeps until instants. It skips and counts overruns. It ends on SIGINT, SIGTERM
+/// for its policy and priority, and sleeps until absolute times. It skips and counts overruns. It ends on SIGINT, SIGTERM
 /// or after --cycles, and writes a histogram that rtscope import reads. The options are the same in every language.
 ///
 /// Examples:

@@ -53,8 +53,9 @@ impl FromStr for PolicyChoice {
         let policy: Policy = word.parse()?;
         let read = |number: &str| {
             let priority = number.parse().ok().filter(|n| (1..=99).contains(n));
-            priority
-                .ok_or_else(|| format!("{number:?} is not a priority: write 1 to 99, as fifo:80"))
+            priority.ok_or_else(|| {
+                format!("{number:?} is not a priority: write 1 to 99, for example fifo:80")
+            })
         };
         let priority = number.map(read).transpose()?;
         if priority.is_some() && !policy.has_priority() {
@@ -111,7 +112,9 @@ impl OneCpu {
         let Some(cpus) = &self.cpus else { return Ok(None) };
         match cpus.iter().collect::<Vec<u32>>()[..] {
             [cpu] => Ok(Some(cpu)),
-            _ => Err(Refused(format!("--cpus {cpus}: one thread runs here, name one CPU"))),
+            _ => Err(Refused(format!(
+                "--cpus {cpus}: this command runs one thread, so name one CPU"
+            ))),
         }
     }
 
@@ -119,9 +122,10 @@ impl OneCpu {
     pub(super) fn or_last(&self) -> anyhow::Result<CpuSet> {
         let allowed = sched::affinity(sched::SELF)?;
         match self.asked()? {
-            Some(cpu) if !allowed.contains(cpu) => {
-                Err(Refused(format!("CPU {cpu} can't be used: there are {allowed}")).into())
-            }
+            Some(cpu) if !allowed.contains(cpu) => Err(Refused(format!(
+                "CPU {cpu} can't be used: this process may use CPUs {allowed}"
+            ))
+            .into()),
             Some(cpu) => Ok([cpu].into_iter().collect()),
             None => Ok(allowed.last().into_iter().collect()),
         }
@@ -171,7 +175,7 @@ impl Scheduling {
         let PolicyChoice { policy, priority: named } = choice;
         match (policy.has_priority(), named.unwrap_or(priority)) {
             (true, 99) => Err(Refused(format!(
-                "--policy {policy}:99: the kernel's own threads run at 99; take 98 or less"
+                "--policy {policy}:99: the kernel's own threads run at 99; use 98 or less"
             ))),
             (true, priority) => Ok(Scheduling { policy, priority }),
             (false, _) if policy == Policy::Deadline => Err(Refused(
@@ -241,8 +245,8 @@ mod tests {
             ("--policy fifo:80 -p 70", "contradict each other"),
             ("--policy other -p 70", "add --policy fifo"),
             ("--policy other:5", "only fifo and rr have one"),
-            ("--policy fifo:99", "take 98 or less"),
-            ("--policy fifo:x", "write 1 to 99, as fifo:80"),
+            ("--policy fifo:99", "use 98 or less"),
+            ("--policy fifo:x", "write 1 to 99, for example fifo:80"),
             ("--policy deadline", "only `rtscope run` takes"),
             ("--policy fast", "is not a policy: one of"),
             ("--cpus 0-3", "name one CPU"),

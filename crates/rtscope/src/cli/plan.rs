@@ -66,7 +66,9 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
             ))?;
             // It may be meant for another machine, or for a guest.
             if let Err(refused) = rtscope_measure::check_plan(&plan, &Tree::default()) {
-                print_folded(&format!("note: here 'rtscope run' would refuse it: {refused}\n"))?;
+                print_folded(&format!(
+                    "note: 'rtscope run' would refuse this plan on this machine: {refused}\n"
+                ))?;
             }
         }
     }

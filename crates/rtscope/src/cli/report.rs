@@ -98,8 +98,8 @@ fn all(folder: &Path, records: &[PathBuf], additions: &Additions) -> anyhow::Res
         print_folded(&format!("Comparison of all: {}\n", shown(page)))?;
         if !(additions.require.is_empty() && additions.accept.is_empty()) {
             print_folded(
-                "The comparison keeps the verdict of its run. The command that made the folder makes it again \
-                 without booting a guest: add these requirements to it.\n",
+                "The comparison keeps the verdict of its run. To apply these requirements to it, repeat the command \
+                 that made the folder and add them: it boots no guest.\n",
             )?;
         }
     }

@@ -126,7 +126,7 @@ pub(super) fn measured(args: &Args, plan: Plan) -> anyhow::Result<ExitCode> {
     let whole = finished.not_written.is_none() && page.is_ok();
     if let Some(why) = &finished.not_written {
         note!(
-            "rtscope: a part of the record is not on disk: {why}; the figures below are made of all that \
+            "rtscope: a part of the record is not on disk: {why}; the figures below cover everything that \
              was measured"
         );
     }

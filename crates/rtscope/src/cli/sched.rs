@@ -156,7 +156,7 @@ pub(super) fn load(name: &str, work: Option<Nanos>) -> anyhow::Result<Experiment
     let mut experiment = Experiment::parse(name, &source(name)?)?;
     if let Some(work) = work {
         if !(Nanos::from_ms(1)..=Nanos::from_secs(5)).contains(&work) {
-            return Err(Refused(format!("--work {work}: from 1ms to 5s")).into());
+            return Err(Refused(format!("--work {work}: must be from 1ms to 5s")).into());
         }
         experiment.work = work;
     }

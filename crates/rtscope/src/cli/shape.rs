@@ -71,7 +71,7 @@ impl Shape {
         let mut patch = self.sampler.patch()?;
         if let Some(line) = network {
             if patch.network.is_some() {
-                let text = "--network says what frames are sent, and so do the options of this verb: leave one out";
+                let text = "--network and this command's own options both choose the frames: use only one of them";
                 return Err(Refused(text.to_owned()).into());
             }
             patch.network = Some(line.parse().map_err(Refused)?);
@@ -89,7 +89,7 @@ impl Shape {
     fn set_lengths(&self, plan: &mut Plan) -> anyhow::Result<()> {
         match (self.scale, self.duration) {
             (Some(factor), _) if !(factor.is_finite() && factor > 0.0) => {
-                let text = format!("--scale {factor}: write a factor above 0, as 0.1");
+                let text = format!("--scale {factor}: write a factor above 0, for example 0.1");
                 return Err(Refused(text).into());
             }
             (Some(factor), _) => plan.scale(factor),
@@ -147,7 +147,7 @@ impl Shape {
             )
         } else if !self.require.is_empty() {
             "--require: an experiment is compared with what the kernel's rules predict, and has no latency to \
-             require; take lab run"
+             limit; use lab run"
                 .to_owned()
         } else if let Some(name) = self.sampler.first_given() {
             format!(
@@ -181,8 +181,8 @@ impl Shape {
     }
 
     fn refuse_until(&self) -> Result<(), Refused> {
-        let why = "--until: a claim of a rate needs hours on the machine that it is made for, with all that \
-                   disturbs that machine; measure there with `rtscope run --until`, or ask here for \
+        let why = "--until: a claimed rate takes hours to check on the real machine, with everything that \
+                   disturbs it; measure there with `rtscope run --until`, or ask here for \
                    --require 'max < 50us'";
         if self.until.is_some() { Err(Refused(why.to_owned())) } else { Ok(()) }
     }
@@ -247,7 +247,10 @@ mod tests {
         let said = |words: &[&str]| {
             typed(words).guest_plan(None, plans::DEFAULT_LAB).expect_err("refused").to_string()
         };
-        assert!(said(&["--until", "max < 1ms once in 1h"]).contains("hours on the machine"));
+        assert!(
+            said(&["--until", "max < 1ms once in 1h"])
+                .contains("hours to check on the real machine")
+        );
         assert!(said(&["--set", "governor=performance"]).contains("one frequency"));
         assert!(said(&["--set", "idle-state=0"]).contains("no idle states"));
         assert!(said(&["--interval", "soon"]).contains("interval"));
@@ -261,7 +264,7 @@ mod tests {
             (["--scale", "0.1"], "--work sets"),
             (["--duration", "5s"], "--duration: an experiment ends"),
             (["--cycles", "5"], "--work sets"),
-            (["--require", "max < 1ms"], "take lab run"),
+            (["--require", "max < 1ms"], "use lab run"),
             (["--break-above", "1ms"], "--break-above: an experiment has no sampler"),
             (["--set", "governor=powersave"], "one frequency"),
         ] {

@@ -108,7 +108,11 @@ impl Transfers {
     /// Refuses what makes no sense on any machine.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if !(Nanos::from_ms(50)..=Nanos::from_secs(300)).contains(&self.duration) {
-            return Err(Refused(format!("--duration {}: from 50ms to 5min", self.duration)).into());
+            return Err(Refused(format!(
+                "--duration {}: must be from 50ms to 5min",
+                self.duration
+            ))
+            .into());
         }
         self.place.scheduling(PRIORITY)?;
         Ok(())
@@ -218,9 +222,9 @@ fn address_of(option: &str, host: &str, port: u16) -> anyhow::Result<SocketAddr>
 
 fn serve(address: SocketAddr) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(address).with_context(|| {
-        format!("can't listen at {address}: name another address and port behind --serve")
+        format!("can't listen on {address}: name another address and port after --serve")
     })?;
-    print(&format!("Listening at {}. Ctrl-C ends it.\n", listener.local_addr()?))?;
+    print(&format!("Listening on {}. Press Ctrl-C to stop.\n", listener.local_addr()?))?;
     let interrupt = Interrupt::install()?;
     throughput::serve(&listener, &Tree::default(), &interrupt, |line| note!("{line}"))?;
     Ok(ExitCode::from(exit::PASS))

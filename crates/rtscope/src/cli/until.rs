@@ -25,12 +25,12 @@ pub(super) fn prolong(
     let refused = |text: String| Err(Refused(text).into());
     let Some((_, once_in)) = claim.claim() else {
         return refused(format!(
-            "--until '{claim}' says no rate: write it as 'max < 200us once in 1h'"
+            "--until '{claim}' contains no rate: write it as 'max < 200us once in 1h'"
         ));
     };
     let [phase] = plan.phases.as_mut_slice() else {
         return refused(format!(
-            "plan {} has {} phases, but --until needs a plan with one phase: name one, for example soak, or \
+            "plan {} has {} phases, but --until needs a plan with one phase: name such a plan, for example soak, or \
                 write one",
             plan.name,
             plan.phases.len()

@@ -154,7 +154,7 @@ fn work(options: &Options) -> anyhow::Result<Duration> {
     let time_ns = run_to_end(&launcher, &line, Nanos(LIMIT.as_nanos() as u64), is_over)?;
     if interrupt.is_stopped() {
         print(&format!("signaling {} worker threads to terminate\n", options.tasks()));
-        say("hackbench: a signal ended the work: the time is that until then");
+        say("hackbench: a signal ended the run: the time covers only the part before the signal");
     }
     Ok(Duration::from_nanos(time_ns))
 }

@@ -52,7 +52,7 @@ impl Tty {
     pub(super) fn open() -> io::Result<Tty> {
         let stderr = io::stderr();
         if !stderr.is_terminal() {
-            return Err(io::Error::new(ErrorKind::Unsupported, "standard error is no terminal"));
+            return Err(io::Error::new(ErrorKind::Unsupported, "standard error is not a terminal"));
         }
         if !output::can_redraw(&stderr) {
             let text = "the terminal can't move its cursor (see TERM)";

@@ -144,8 +144,12 @@ fn what_can_not_be_measured_is_said() {
     let folder = folder();
     for (arguments, code, part) in [
         ("drift --period 1ms --work 900us", 64, "80 %"),
-        ("drift --together --period 1ms --work 500us", 64, "40 % of it for each of two loops"),
-        ("drift --thread a --thread b --thread c -- sleep 1", 64, "two threads"),
+        (
+            "drift --together --period 1ms --work 500us",
+            64,
+            "40 % of the period for each of two loops",
+        ),
+        ("drift --thread a --thread b --thread c -- sleep 1", 64, "at most twice"),
         ("drift --period 1s --duration 2s", 64, "three periods"),
         ("drift --from nowhere", 1, "nowhere/drift.json"),
         ("drift --cpu 9999", 64, "9999"),

@@ -70,7 +70,7 @@ fn damaged_files_of_trace_cmd_are_refused_with_the_reason() {
         (&bytes[..40], "ends in the middle of the headers"),
         (&bytes[..bytes.len() - 5_000], "ends in the middle of the events"),
         (&changed(10, b'9'), "has version 9 of trace-cmd's format"),
-        (&changed(12, 1 - bytes[12]), "another order of bytes"),
+        (&changed(12, 1 - bytes[12]), "a different byte order"),
     ];
     for (bytes, said) in cases {
         std::fs::write(path("bad.dat"), bytes).expect("written");

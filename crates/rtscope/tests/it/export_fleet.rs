@@ -35,7 +35,7 @@ fn a_fleet_is_one_document() {
     let line = "export out -f junit,ktap,openmetrics,kcidb --out files --accept virtual-machine";
     let exported = output(here, line);
     let said = text(&exported.stderr);
-    assert!(exported.status.success() && said.contains("two: it brought no record"), "{said}");
+    assert!(exported.status.success() && said.contains("two: it returned no record"), "{said}");
     refused(here, "export out -f csv", 64, &["holds one run", "places/NAME", "openmetrics"]);
     refused(here, "export out@idle -f junit", 64, &["no cell \"idle\""]);
     let suites = "import json, junitparser\n\

@@ -105,7 +105,7 @@ fn a_plan_runs_at_each_place_and_nothing_is_left_there() {
             .expect("a page")
             .contains("2 places")
     );
-    refused(room.path(), "fleet run plan.toml --out out", 64, &["holds a fleet's run already"]);
+    refused(room.path(), "fleet run plan.toml --out out", 64, &["already holds a fleet run"]);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_fleet_is_compared_and_followed_place_by_place() {
     );
     let only = json(room.path(), "fleet compare a1 b2 --out pages2 --json");
     assert_eq!(only["on_one_side"], serde_json::json!(["two"]));
-    refused(room.path(), "fleet compare a1 places.toml", 64, &["is no folder of"]);
+    refused(room.path(), "fleet compare a1 places.toml", 64, &["was not written by"]);
     refused(room.path(), "fleet compare a1 -- b1 --json", 64, &["write options before"]);
 
     let added = output(room.path(), "history import a1 b2 --store h.sqlite");
@@ -328,7 +328,7 @@ fn two_names_for_one_machine_are_refused() {
     let run = output(room.path(), "fleet run plan.toml --out out");
     let said = text(&run.stderr);
     assert_eq!(run.status.code(), Some(1), "{said}");
-    assert_eq!(said.matches("it is the same machine as the place ").count(), 1, "{said}");
+    assert_eq!(said.matches("it is the same machine as place ").count(), 1, "{said}");
     assert_eq!(said.matches("record collected").count(), 1, "{said}");
     assert_nothing_is_left(room.path());
 }
@@ -336,10 +336,10 @@ fn two_names_for_one_machine_are_refused() {
 #[test]
 fn wrong_places_are_refused_before_anything_is_taken() {
     let room = room(&["one"], PLAN);
-    refused(room.path(), "fleet run --on tag=rt", 64, &["no place", "tag=rt", "it has one"]);
+    refused(room.path(), "fleet run --on tag=rt", 64, &["no place", "tag=rt", "the file has one"]);
     refused(room.path(), "fleet list --on rt", 64, &["is no condition"]);
     refused(room.path(), "fleet list --places none.toml", 1, &["none.toml", "[places.NAME]"]);
-    refused(room.path(), "fleet status plan.toml", 64, &["is no folder of `rtscope fleet run`"]);
+    refused(room.path(), "fleet status plan.toml", 64, &["was not written by `rtscope fleet run`"]);
     refused(
         room.path(),
         "fleet run plan.toml --lease 1s --out out",

@@ -125,7 +125,7 @@ fn a_plan_runs_at_nodes_of_slurm_and_a_taken_node_is_skipped() {
     assert_eq!(code, Some(0), "{said}");
     fs::write(nodes.at().join("wrong.toml"), "[slurm]\npartition = \"--x\"\n").expect("written");
     let (code, said) = nodes.output("fleet list --places wrong.toml");
-    assert!(code == Some(64) && said.contains("is no partition"), "{said}");
+    assert!(code == Some(64) && said.contains("is not a partition"), "{said}");
     fs::write(nodes.at().join("none.toml"), "[slurm]\npartition = \"none\"\n").expect("written");
     let (code, said) = nodes.output("fleet list --places none.toml");
     assert!(code == Some(64) && said.contains("no place"), "{said}");

@@ -265,7 +265,7 @@ fn a_hostile_place_harms_nothing_here() {
     for (n, (files, why)) in [
         (file("../../../../tmp/owned", 4), "an invalid record"),
         (file("/etc/owned", 4), "an invalid record"),
-        (file("plan.toml", 10 << 30), "4096 are the most"),
+        (file("plan.toml", 10 << 30), "the maximum is 4096"),
         (format!("{},{}", file("verdict.json", 9), file("plan.toml", 9)), "is damaged"),
         (String::new(), "made no record"),
     ]

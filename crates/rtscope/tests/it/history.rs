@@ -33,7 +33,7 @@ fn a_change_of_kernel_shows_as_a_change_of_level() {
     let runs: Vec<String> = (1..=20).map(|day| record_of(at, day, day > 9)).collect();
     let import = format!("history import {} --label 'rack 3' --store h.sqlite", runs.join(" "));
     assert_eq!(text(&output(at, &import).stdout).matches(" is run ").count(), 20);
-    assert_eq!(text(&output(at, &import).stdout).matches("is there already").count(), 20);
+    assert_eq!(text(&output(at, &import).stdout).matches("is already in the history").count(), 20);
     let list = |more: &str| json(at, &format!("history list --store h.sqlite --json {more}"));
     assert_eq!(list("").as_array().map(Vec::len), Some(20));
     assert_eq!(list("--kernel 6.1.0-56-rt --label 'rack 3'").as_array().map(Vec::len), Some(9));
@@ -102,10 +102,10 @@ fn imports_belong_to_the_history_with_their_day() {
     );
     let shown = text(&output(at, "history show 1 --store h.sqlite").stdout);
     // Three of 103 lie beyond the histogram: counted, and in no quantile.
-    assert!(shown.contains("old: 103 recorded, missed not known; "), "{shown}");
+    assert!(shown.contains("old: 103 recorded, missed unknown; "), "{shown}");
     assert!(shown.contains("p50 5.0, p99.9 70.0, max 70.0"), "{shown}");
     assert!(
-        text(&output(at, "history show 2 --store h.sqlite").stdout).contains("machine not known")
+        text(&output(at, "history show 2 --store h.sqlite").stdout).contains("unknown machine")
     );
     let ours = add(&format!("{} --at 2024-05-31", record_of(at, 3, false)));
     assert!(text(&ours.stderr).contains("--at is for imports"), "{}", text(&ours.stderr));

@@ -175,7 +175,7 @@ fn the_steps_of_a_job_fetch_rtscope_and_print_lava_s_signals() {
     let job: Value = serde_json::from_slice(&lava(here, LAVA, "job.yaml").stdout).expect("JSON");
     let ran = run(&steps_of(&job));
     assert!(
-        !ran.status.success() && text(&ran.stdout).contains("another SHA-256"),
+        !ran.status.success() && text(&ran.stdout).contains("does not have the expected SHA-256"),
         "{}",
         text(&ran.stdout)
     );
@@ -200,7 +200,7 @@ fn a_job_that_no_device_could_boot_is_refused() {
             format!("fleet lava --device-type qemu {program} --rootfs http://a/b --dtb http://a/b"),
             "for boards",
         ),
-        ("fleet lava --device-type x --program rtscope".to_owned(), "not an address of HTTP"),
+        ("fleet lava --device-type x --program rtscope".to_owned(), "is not an HTTP address"),
         (
             format!("fleet lava --device-type x {program} --program-sha256 12"),
             "64 hexadecimal digits",

@@ -81,7 +81,9 @@ fn each_frame_over_loopback_is_counted_once_and_its_way_has_parts() {
         assert!(!exported.stdout.is_empty(), "{format}");
     }
     let shown = text(&output(folder.path(), "report run").stdout);
-    for words in ["until the frame is back", "Frames\n", "Parts of the way in us", "round trip"] {
+    for words in
+        ["until the frame is back", "Frames\n", "Parts of the round trip in us", "round trip"]
+    {
         assert!(shown.contains(words), "{words}: {shown}");
     }
 }
@@ -314,6 +316,6 @@ fn wrong_requests_are_refused_before_anything_is_measured() {
     refused(at, "network --serve 127.0.0.1", 64, &["--serve"]);
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound");
-    refused(at, &format!("network --serve {address}"), 1, &["can't listen at", "in use"]);
+    refused(at, &format!("network --serve {address}"), 1, &["can't listen on", "in use"]);
     assert_eq!(fs::read_dir(at).expect("a folder").count(), 0, "a refused command leaves nothing");
 }

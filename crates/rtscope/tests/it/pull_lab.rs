@@ -159,7 +159,7 @@ fn what_is_wrong_with_a_job_makes_it_incomplete_with_the_reason() {
         (
             with(&|job| job["artifacts"]["kernel"] = json!("file:///etc/passwd")),
             "invalid_job_params",
-            "not an address",
+            "not an HTTP address",
         ),
         (
             with(&|job| job["artifacts"]["kernel"] = elsewhere("none")),
@@ -344,7 +344,7 @@ fn a_job_that_ends_rtscope_each_time_is_given_up() {
         (&json!("incomplete"), &json!("Infrastructure"))
     );
     let why = node["data"]["error_msg"].as_str().expect("a reason");
-    assert!(why.contains("rtscope was ended 3 times"), "{why}");
+    assert!(why.contains("rtscope was interrupted 3 times"), "{why}");
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn a_command_line_that_makes_no_sense_or_shows_a_token_is_refused() {
     let with = |more: &[&'static str]| [&api[..], more].concat();
     refused(&api, "set the environment variable KERNELCI_API_TOKEN");
     refused(&["--api", "http://api.example/latest", "--runtime", "mine"], "use https");
-    refused(&["--api", "api.example", "--runtime", "mine"], "not an address of HTTP");
+    refused(&["--api", "api.example", "--runtime", "mine"], "not an HTTP address");
     refused(&["--api", api[1], "--runtime", "../x"], "the name of a runtime");
     refused(&with(&["--kcidb", "http://127.0.0.1:1/submit"]), "--origin");
     refused(&with(&["--test", "ltp=no-such-plan"]), "no-such-plan");

@@ -124,7 +124,7 @@ fn many_interrupts_leave_no_setting_changed() {
     let said = text(&restore.stdout);
     assert_eq!(restore.status.code(), Some(0), "{said}");
     assert!(
-        said.contains(&format!("process number {} still holds throttling", child.id())),
+        said.contains(&format!("rtscope process {} still holds throttling", child.id())),
         "{said}"
     );
     assert!(!said.contains("every setting is"), "{said}");

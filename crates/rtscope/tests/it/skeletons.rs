@@ -218,7 +218,7 @@ fn nothing_is_written_over_and_a_wrong_name_writes_nothing() {
     for name in ["../motor", "2motor", "a/b", "-"] {
         let refused = output(folder.path(), &format!("new {name} --lang c"));
         assert_eq!(refused.status.code(), Some(64), "{name}");
-        assert!(text(&refused.stderr).contains("a name "), "{}", text(&refused.stderr));
+        assert!(text(&refused.stderr).contains("the name m"), "{}", text(&refused.stderr));
     }
     let refused = output(folder.path(), "new motor --lang cobol");
     assert_eq!(refused.status.code(), Some(64));

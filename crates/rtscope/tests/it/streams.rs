@@ -240,10 +240,10 @@ fn compare_knows_what_it_was_given() {
     let both = json(here, &format!("compare --json capture {piscope}"));
     assert_eq!(both["alignment"]["missing_in_first"], 0, "{both}");
     for (arguments, why) in [
-        (format!("compare {piscope} {stock}"), "a capture is compared with a capture"),
+        (format!("compare {piscope} {stock}"), "compare a capture with a capture"),
         (format!("compare {piscope} {piscope} -- {piscope}"), "two at a time"),
         (format!("compare --freq 1kHz {stock} {stock}"), "are for captures"),
-        (format!("compare --json --out - {stock}@rest {stock}@disk"), "two documents"),
+        (format!("compare --json --out - {stock}@rest {stock}@disk"), "both write to standard output"),
     ] {
         refused(here, &arguments, 64, &[why]);
     }
@@ -371,7 +371,7 @@ fn a_mistyped_kernel_gets_a_suggestion_and_an_impossible_guest_a_reason() {
         ("kernel show debian-sotck", "did you mean \"debian-stock\"?"),
         ("kernel build tiny-6.12-tr", "did you mean \"tiny-6.12-rt\"?"),
         ("lab run --kernel debian-rt --silence 0", "every guest is silent while it boots"),
-        ("lab run --kernel debian-rt --memory 2T", "write 512M or 2G"),
+        ("lab run --kernel debian-rt --memory 2T", "write for example 512M or 2G"),
         ("lab run debian-rt", "rtscope lab run --kernel debian-rt"),
         ("run --clock fast", "unknown value `fast`: write `monotonic` or `realtime`"),
     ] {

@@ -199,7 +199,7 @@ fn settings_are_kept_until_they_are_taken_back() {
     fs::write("/proc/sys/vm/stat_interval", "94").expect("written");
     let told = output(folder.path(), "tune status");
     assert_eq!(told.status.code(), Some(2));
-    assert!(text(&told.stdout).contains("somebody made it 94 since"), "{}", text(&told.stdout));
+    assert!(text(&told.stdout).contains("changed to 94 since"), "{}", text(&told.stdout));
     fs::write("/proc/sys/vm/stat_interval", "93").expect("written");
     let back = output(folder.path(), "tune restore");
     assert_eq!(back.status.code(), Some(0), "{}", text(&back.stderr));
@@ -231,20 +231,23 @@ fn wrong_input_is_said_clearly() {
         ("tune apply thp=never thp=always", "thp is set twice"),
         ("tune apply swappiness=201", "a number, 0 to 200"),
         ("tune apply stat-interval=0", "a time in s, 1 to 86400"),
-        ("tune apply swap=on", "is not a value of swap: off"),
+        ("tune apply swap=on", "is not a valid value for swap: use off"),
         ("tune apply --dry-run shield=0-9999", "not online"),
-        ("tune apply --dry-run shield=x", "is not a value of shield"),
+        ("tune apply --dry-run shield=x", "is not a valid value for shield"),
         ("tune apply --dry-run irq-affinity=9999", "is not online"),
         ("tune apply --dry-run irq-affinity=0@99999", "there is no interrupt 99999"),
         ("tune apply --dry-run irq-affinity=0@nosuchcard", "no interrupt or device is called"),
         ("tune apply --dry-run thread-priority=fifo:50@nosuch*", "no kernel thread is called"),
         (
             "tune apply --dry-run thread-priority=fifo:100@ksoftirqd/0",
-            "is not a value of thread-priority",
+            "is not a valid value for thread-priority",
         ),
         ("tune apply --dry-run thread-priority=fifo:50", "a policy and a pattern"),
-        ("tune apply --dry-run thread-affinity=@ksoftirqd/0", "is not a value of thread-affinity"),
-        ("tune apply --dry-run services=sshd", "is not a value of services"),
+        (
+            "tune apply --dry-run thread-affinity=@ksoftirqd/0",
+            "is not a valid value for thread-affinity",
+        ),
+        ("tune apply --dry-run services=sshd", "is not a valid value for services"),
         ("tune apply --dry-run workqueue-cpus=9999", "not online"),
         ("tune apply --dry-run idle-latency=-1", "a latency in us"),
         ("tune apply --keep dma-latency=0", "lasts only while a program holds it"),
@@ -253,9 +256,9 @@ fn wrong_input_is_said_clearly() {
         ("tune apply --boot isolcpus=9999", "this machine has CPUs"),
         ("tune apply --boot isolcpus=0-9999", "this machine has CPUs"),
         ("tune apply --root nosuch --boot threadirqs", "no such folder"),
-        ("tune apply --root . throttling=off", "give --persist"),
+        ("tune apply --root . throttling=off", "add --persist"),
         ("tune apply --keep throttling=off -- true", "cannot be used with"),
-        ("tune restore --root .", "give --persist or --boot"),
+        ("tune restore --root .", "add --persist or --boot"),
         ("tune restore --force", "--persist"),
         ("tune suggest --cpus 9999", "this machine has CPUs"),
         ("tune suggest --deadline 20s", "from 1us to 10s"),
@@ -400,7 +403,7 @@ fn settings_are_tried_in_turn_and_nothing_stays_changed() {
     let trials = document["alone"]["trials"].as_array().expect("trials");
     let rounds = document["alone"]["blocks"].as_u64().expect("rounds");
     assert!(rounds >= 4 && rounds.is_multiple_of(2) && trials.len() == 1);
-    assert_eq!(document["not_tried"][0]["why"], "it is so already");
+    assert_eq!(document["not_tried"][0]["why"], "it is already set");
     for trial in trials {
         assert_eq!(trial["blocks"], rounds, "{trial}");
         let loads: Vec<&str> = trial["figures"]
@@ -504,7 +507,7 @@ fn a_trial_refuses_what_it_can_t_try() {
     let folder = folder();
     for (words, code, said) in [
         ("tune try --try throtling=off", 64, "did you mean \"throttling\"?"),
-        ("tune try --try thp=never --try thp=never", 64, "named twice"),
+        ("tune try --try thp=never --try thp=never", 64, "given twice"),
         ("tune try --try ''", 64, "name a setting"),
         ("tune try --try thp=never --set thp=always", 64, "is set by the plan or by --set"),
         ("tune try --try thp=never --budget 5s", 64, "raise --budget"),
@@ -514,10 +517,10 @@ fn a_trial_refuses_what_it_can_t_try() {
             64,
             "--budget sets how long it takes",
         ),
-        ("tune try --try thp=never --require 'lost = 0'", 64, "lost is of frames"),
-        ("lab tune --kernel debian-stock --require 'late = 0'", 64, "late is of frames"),
+        ("tune try --try thp=never --require 'lost = 0'", 64, "lost needs frames"),
+        ("lab tune --kernel debian-stock --require 'late = 0'", 64, "late needs frames"),
         ("lab tune --kernel debian-stock --try a:b", 64, "a space between parameters"),
-        ("lab tune --kernel debian-stock --try nohz=off --try nohz=off", 64, "named twice"),
+        ("lab tune --kernel debian-stock --try nohz=off --try nohz=off", 64, "given twice"),
         ("lab tune --kernel debian-stock --seeds 2", 64, "5..=1000"),
     ] {
         refused(folder.path(), words, code, &[said]);

@@ -50,7 +50,7 @@ fn a_wrong_command_line_is_a_usage_error() {
     refused(at, "run --duration 200000d", 64, &["longer than 36500 d"]);
     refused(at, "run --duration -5s", 64, &["\"-5s\" is not a duration"]);
     refused(at, "run --duration 0", 64, &["nothing to measure"]);
-    refused(at, "load cpu --duration 0", 64, &["--duration 0"]);
+    refused(at, "load cpu --duration 0", 64, &["--duration must be more than 0"]);
     refused(at, "plot nowhere --kind histogram --out x.gif", 64, &[".svg or .png"]);
     refused(at, "plot nowhere --kind histo --out x.svg", 64, &["histogram"]);
     refused(at, "report nowhere", 1, &["nowhere"]);
@@ -115,7 +115,10 @@ fn a_load_that_could_not_start_is_said_at_once() {
         let check = output(folder.path(), "plan check p.toml");
         let told = text(&check.stdout);
         assert_eq!(check.status.code(), Some(0), "{told}");
-        assert!(told.contains("x: sound") && told.contains("note: here"), "{told}");
+        assert!(
+            told.contains("x: sound") && told.contains("note: 'rtscope run' would refuse"),
+            "{told}"
+        );
         assert!(told.contains(said), "{told}");
     }
 }

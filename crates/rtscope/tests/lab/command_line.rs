@@ -49,7 +49,7 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
         ("drift --kernel x --events", "need a plan"),
         ("throughput --kernel x --duration 1ms", "from 50ms"),
         ("stat --kernel x --compare -- ./a", "takes two commands"),
-        ("wave sweep --subject pascal --kernel x", "in a guest: use c, "),
+        ("wave sweep --subject pascal --kernel x", "a guest has no subject pascal: use c, "),
         ("wave sweep --subject rust --kernel x --from 2kHz --to 1kHz", "--from must be below"),
         ("wave generate led:a --freq 1kHz --kernel x", "only memory:NAME and gpio:sim/N"),
         ("wave generate --freq 1GHz --kernel x", "is not a frequency"),
@@ -70,7 +70,7 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
     if ready_or_skip("what_makes_no_sense_in_a_guest_is_refused_before_one_boots") {
         let (code, said) = lab(room.path(), "run --kernel debian-rt --cpus 3", &[]);
         assert_eq!(code, Some(64), "{said}");
-        assert!(said.contains("measures CPU 3, and the guest has CPU 0"), "{said}");
+        assert!(said.contains("measures CPU 3, but the guest has only CPU 0"), "{said}");
         let (code, said) = lab(room.path(), "run --kernel debian-stock --tracer timerlat", &[]);
         assert_eq!(code, Some(64), "{said}");
         assert!(said.contains("built without CONFIG_TIMERLAT_TRACER"), "{said}");

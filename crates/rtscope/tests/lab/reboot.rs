@@ -103,7 +103,7 @@ fn settings_are_as_they_were_after_a_command_and_after_a_kill(facts: &Facts) {
     assert!(!status.contains("somebody made"), "{status}");
     let restored = &facts["restore-killed"];
     assert!(
-        restored.ends_with("every setting that was kept or left is as it was\nexit 0"),
+        restored.ends_with("every setting that was kept or left changed is restored\nexit 0"),
         "{restored}"
     );
     equal(before, &facts["settings-after-a-kill"]);

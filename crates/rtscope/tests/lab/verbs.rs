@@ -67,7 +67,7 @@ fn a_wave_on_a_simulated_line_has_all_its_edges() {
     let line = "wave generate gpio:sim/0 --freq 500Hz --duration 200ms --out out";
     let document = lab(room.path(), line);
     let of = |name: &str| figure(&document, "gpio:sim/0, absolute", name).expect("a figure");
-    assert_eq!((of("edges"), of("edges left out")), (200.0, 0.0));
+    assert_eq!((of("edges"), of("missed edges")), (200.0, 0.0));
     assert!(of("mean edge error") > 0.0 && of("mean edge error") <= of("largest edge error"));
     assert!(of("frequency error").abs() < 0.001, "{document:#}");
 }
@@ -159,5 +159,9 @@ fn a_verb_that_fails_in_its_guest_says_why() {
     let line = ["lab", "drift", "--cpus", "7", "--memory", "1024", "--out", "out", "--kernel"];
     let ran = rtscope(room.path(), &line).arg(any_kernel()).output().expect("starts");
     assert_eq!(ran.status.code(), Some(1), "{}", text(&ran));
-    assert!(text(&ran).contains("CPU 7 can't be used: there are 0"), "{}", text(&ran));
+    assert!(
+        text(&ran).contains("CPU 7 can't be used: this process may use CPUs 0"),
+        "{}",
+        text(&ran)
+    );
 }

@@ -52,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Contradiction,
         sureness: Sure,
         delay_us: 50,
-        why: "which of the values counts depends on the parameter",
+        why: "which of the values takes effect depends on the parameter",
         cost: "nothing",
         find: repeated,
     },

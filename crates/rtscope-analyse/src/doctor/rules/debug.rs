@@ -48,7 +48,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Setting,
         sureness: Sure,
         delay_us: 5_000,
-        why: "a message of the kernel goes out over the serial line, 87 us for each character at 115200 baud, \
+        why: "a kernel message goes out over the serial line, 87 us for each character at 115200 baud, \
               in older kernels with interrupts off",
         cost: "the messages are only in dmesg",
         find: console,
@@ -59,7 +59,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Setting,
         sureness: Likely,
         delay_us: 10,
-        why: "a timer looks for corrected errors of the hardware on each CPU",
+        why: "a timer looks for corrected hardware errors on each CPU",
         cost: "corrected errors are seen later, or not at all",
         find: machine_check,
     },
@@ -70,7 +70,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Possible,
         delay_us: 20,
         why: "a driver reads registers of the memory controller at this interval",
-        cost: "errors of memory are seen later",
+        cost: "memory errors are seen later",
         find: edac,
     },
 ];

@@ -82,7 +82,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Sure,
         delay_us: 20,
         why: "RCU callbacks keep the tick of a CPU on; before Linux 4.14, the kernel offloads them only from the CPUs of rcu_nocbs=",
-        cost: "the threads rcuo run on the other CPUs",
+        cost: "the rcuo threads run on the other CPUs",
         find: without_nocbs,
     },
     Rule {
@@ -102,7 +102,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Likely,
         delay_us: 50,
         why: "RCU callbacks run in a softirq of the CPU that queued them",
-        cost: "the threads rcuo run on the other CPUs",
+        cost: "the rcuo threads run on the other CPUs",
         find: rcu_callbacks,
     },
     Rule {

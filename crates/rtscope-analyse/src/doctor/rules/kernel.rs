@@ -33,7 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Setting,
         sureness: Sure,
         delay_us: 5_000,
-        why: "the kernel can be preempted fully without another kernel, but runs in a mode that preempts itself rarely",
+        why: "the kernel supports full preemption, but runs in a mode in which it can rarely be preempted",
         cost: "a little throughput",
         find: can_be_full,
     },
@@ -104,7 +104,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Possible,
         delay_us: 50,
         why: "TI's documentation lists these options as removed from its real-time kernels; it may not cover this chip",
-        cost: "more power and heat; functions that these options have",
+        cost: "more power and heat; the functions of these options are lost",
         find: vendor_options,
     },
     Rule {

@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Possible,
         delay_us: 10_000,
         why: "a thread whose memory isn't locked waits for the disk when a page was swapped out",
-        cost: "programs are ended when memory runs out",
+        cost: "programs are killed when memory runs out",
         find: swap,
     },
     Rule {

@@ -80,7 +80,7 @@ fn no_tsc(x: &Examined<'_>) -> Option<Symptom> {
     let current = clock.current.as_deref()?;
     let has_it = clock.available.iter().any(|name| name == "tsc");
     (x.is_x86() && x.around(false).is_none() && !has_it && !clock.available.is_empty()).then(|| {
-        let mend = "update the firmware, and look at dmesg | grep -i tsc; tsc=reliable only where you know that it is";
+        let mend = "update the firmware, and look at dmesg | grep -i tsc; use tsc=reliable only if you know that the counter is reliable";
         Symptom::new(format!("the time stamp counter isn't among the clocks; the source is {current}"), mend)
             .shown_by(format!("{FOLDER}/available_clocksource"), clock.available.join(" "))
     })

@@ -83,7 +83,7 @@ impl FromStr for SubmissionOrigin {
         if is_origin(text) {
             return Ok(SubmissionOrigin(text.to_owned()));
         }
-        let why = "an origin consists of small letters, digits and '_', as 'my_lab'";
+        let why = "an origin consists of lower-case letters, digits and '_', for example 'my_lab'";
         Err(NotAName(why.to_owned()))
     }
 }
@@ -98,8 +98,8 @@ impl FromStr for BuildId {
         if text.split_once(':').is_some_and(is_good) {
             return Ok(BuildId(text.to_owned()));
         }
-        let why = "a build has the name of its origin, a colon and its own name, as \
-                   'maestro:6870c1b2'; an origin consists of small letters, digits and '_'";
+        let why = "a build has the name of its origin, a colon and its own name, for example \
+                   'maestro:6870c1b2'; an origin consists of lower-case letters, digits and '_'";
         Err(NotAName(why.to_owned()))
     }
 }

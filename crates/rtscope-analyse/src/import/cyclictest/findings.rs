@@ -23,16 +23,16 @@ impl Run {
             reading.note("import-truncated", Weight::PreventsPass, text);
         }
         if !has_histogram && !has_samples {
-            let text = "the file holds minimum, mean and maximum, and no histogram: no quantile \
-                        and no exceedance can be told";
+            let text = "the file holds minimum, mean and maximum, but no histogram: quantiles \
+                        and exceedances are not known";
             reading.note("import-no-histogram", Weight::PreventsPass, text).advice =
                 "run cyclictest with a histogram, for example -h 1000".to_owned();
         }
         let overflow = self.summary.overflow(self.threads_in_rows());
         if overflow > 0 && !has_samples {
             let text = format!(
-                "{overflow} latencies lie beyond the histogram: of each it is known that it is at \
-                 least {} units, and of all the maximum",
+                "{overflow} latencies lie beyond the histogram: each is known to be at \
+                 least {} units, and only the maximum is known exactly",
                 self.rows.last + 1
             );
             reading.note("import-overflow", Weight::Warning, text).advice =

@@ -141,7 +141,7 @@ impl Summary {
             };
             if each.len() == threads && *all != expected {
                 found.add(format!(
-                    "'{}' of all threads is {all}, and {expected} by those of each",
+                    "'{}' of all threads is {all}, but {expected} by the figures of each",
                     LINES[line]
                 ));
             }
@@ -158,7 +158,7 @@ impl Summary {
                 ));
             } else if overflow != count {
                 found.add(format!(
-                    "thread {thread} has {overflow} latencies beyond the rows, and lists {count} cycles of such"
+                    "thread {thread} has {overflow} latencies beyond the rows, but lists {count} such cycles"
                 ));
             }
         }

@@ -177,7 +177,7 @@ pub fn of_wave(document: &Value) -> Vec<GuestFigure> {
         figure("frequency", FigureUnit::Hz, number("frequency_hz")),
         figure("frequency error", FigureUnit::Share, error),
         figure("edges", FigureUnit::Count, number("edges")),
-        figure("edges left out", FigureUnit::Count, number("missed_edges")),
+        figure("missed edges", FigureUnit::Count, number("missed_edges")),
         figure("mean edge error", FigureUnit::Ns, number("latency_ns_mean")),
         figure("largest edge error", FigureUnit::Ns, number("latency_ns_max")),
     ];

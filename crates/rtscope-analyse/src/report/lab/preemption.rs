@@ -42,10 +42,8 @@ pub(super) fn warning(
     (is_refused || is_other).then(|| {
         let why = match found {
             Preemption::RealTime => "a real-time kernel has no other model",
-            _ if is_refused => {
-                "this kernel doesn't let its model be chosen, or doesn't have this one"
-            }
-            _ => "the kernel took another model",
+            _ if is_refused => "the model of this kernel is fixed, or it doesn't have this one",
+            _ => "the kernel chose another model",
         };
         format!("{word} had no effect ({why}): the kernel runs as {}", model_word(found))
     })

@@ -324,7 +324,7 @@ impl PublishedBesideOurs {
         let [of_theirs, of_ours] = [theirs, ours].map(|count| grouped(count as u64));
         match side {
             Ordering::Less if ours * 2.0 < theirs => format!(
-                "ours is the latest of {of_ours} wake-ups, theirs of {of_theirs}: a longer run finds later ones"
+                "ours is the maximum of {of_ours} wake-ups, theirs of {of_theirs}: a longer run finds larger ones"
             ),
             Ordering::Greater if ours * 2.0 < theirs => {
                 format!("ours was reached within {of_ours} wake-ups, theirs within {of_theirs}")
@@ -537,7 +537,7 @@ source = "a training"
         );
         assert_eq!(
             why(24_000.0, 3_036.0),
-            "ours is the latest of 3,036 wake-ups, theirs of 600,000: a longer run finds later ones; \
+            "ours is the maximum of 3,036 wake-ups, theirs of 600,000: a longer run finds larger ones; \
              no device; another machine"
         );
         assert_eq!(why(24_000.0, 599_000.0), "no device; another machine");

@@ -134,7 +134,7 @@ fn remark(record: &ExperimentRecord, app: &ObservedApplication, found: &Predicte
     if found.deviation(app.response_ns()).abs() <= TOLERATED {
         let found = found.longest_ns().unwrap_or_default();
         return format!(
-            "it was scheduled as predicted, but computing took another time than when it was calibrated: with what it took, {} were to be expected",
+            "it was scheduled as predicted, but its computation took a different time than during calibration: with that time, the predicted response is {}",
             Nanos(found)
         );
     }
@@ -145,20 +145,20 @@ fn remark(record: &ExperimentRecord, app: &ObservedApplication, found: &Predicte
     let slower_ns = app.cpu_ns.saturating_sub(work_ns);
     if idle_ns > slower_ns && idle_ns as f64 > TOLERATED * app.response_ns() as f64 {
         return format!(
-            "for {} no application of the experiment ran on a CPU that it may use: others of the machine did, or it was asleep",
+            "for {} no application of the experiment ran on a CPU that it may use: other programs did, or the application was asleep",
             Nanos(idle_ns)
         );
     }
     let more = app.cpu_ns as f64 / work_ns.max(1) as f64 - 1.0;
     if more.abs() > TOLERATED {
         return format!(
-            "its computing took {:.0} % {} CPU time than when it was calibrated: a slower or faster clock, \
+            "its computation took {:.0} % {} CPU time than during calibration: a slower or faster clock, \
              a busy sibling thread, or a hypervisor",
             more.abs() * 100.0,
             if more > 0.0 { "more" } else { "less" },
         );
     }
-    "not by what the record shows: other computing shared its CPUs, or the kernel placed it elsewhere than predicted".to_owned()
+    "the record shows no cause: other work shared its CPUs, or the kernel placed it elsewhere than predicted".to_owned()
 }
 
 /// How long, between release and finish of an application, some CPU that it may use was taken by

@@ -221,7 +221,7 @@ pub fn page(record: &ExperimentRecord) -> String {
         style: include_str!("../template/style.css"),
         plot_rules: plot::dark_rules(),
         headline: format!(
-            "Responses stand {}; predicted {}",
+            "Responses are in the ratio {}; predicted {}",
             ratios(|row| &row.ratio),
             ratios(|row| &row.predicted_ratio)
         ),
@@ -232,7 +232,7 @@ pub fn page(record: &ExperimentRecord) -> String {
         source: match record.source {
             RunSource::SchedSwitch => "the kernel's sched_switch events",
             RunSource::TimeStamps => {
-                "gaps in the applications' own time stamps: the kernel's events could not be had"
+                "gaps in the applications' own time stamps: the kernel's events were not available"
             }
         },
         limit: real_time_share(&record.rules).map_or_else(

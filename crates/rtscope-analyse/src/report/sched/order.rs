@@ -71,7 +71,7 @@ impl JobOrder {
         if let Some(first) = self.broken.first() {
             let overlaps = if first.overlaps { ", one before the other was done" } else { "" };
             text += &format!(
-                ". The first other round is number {}: {}{overlaps}",
+                ". The first round with another order is number {}: {}{overlaps}",
                 first.round,
                 first.began.join("; ")
             );
@@ -112,8 +112,8 @@ mod tests {
         assert_eq!((&found["rounds"], &found["kept"]), (&3.into(), &1.into()), "{found}");
         assert_eq!(found["broken"][0]["began"], serde_json::json!(["b", "a"]));
         assert_eq!(found["broken"][1]["overlaps"], true);
-        let said = "The jobs came in the expected order (a; b) in 1 of 3 rounds. The first other \
-                    round is number 2: b; a";
+        let said = "The jobs came in the expected order (a; b) in 1 of 3 rounds. The first round \
+                    with another order is number 2: b; a";
         assert!(table(&record).contains(said), "{}", table(&record));
         assert!(page(&record).contains(said));
     }

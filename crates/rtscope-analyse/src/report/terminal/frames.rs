@@ -22,9 +22,9 @@ pub(super) fn frames(judgement: &Judgement, style: Style) -> String {
         text += &style.paragraph("  ", 4, &format!("{}: {}", cell.name, counts(cell)));
     }
     if cells.len() > CELLS_TOLD {
-        return text + "  the report has the parts of the way in each phase\n";
+        return text + "  the report has the parts of the round trip in each phase\n";
     }
-    text + "\nParts of the way in us\n" + &parts(&cells)
+    text + "\nParts of the round trip in us\n" + &parts(&cells)
 }
 
 /// `5,000 cycles, 5,000 sent, 4,990 back in time, 3 late, 7 lost`.

@@ -385,7 +385,7 @@ load = ["message groups=1"]
         let guest = line(&in_a_guest("\"max < 200us\", \"p99.99 < 40us\""));
         assert!(guest.starts_with("Inconclusive: this is a virtual machine (kvm)"), "{guest}");
         assert!(guest.ends_with(" more reasons)") && !guest.contains('\n'), "{guest}");
-        assert_eq!(line(&run("", 93_210)), "Measured: no requirement was asked");
+        assert_eq!(line(&run("", 93_210)), "Measured: no requirement was given");
     }
 
     #[test]
@@ -433,7 +433,7 @@ load = ["message groups=1"]
           - messages, p99.99 < 40us: p99.99 of 8,000 latencies is 93.2 us, with 95 % confidence at
             least 18 us: a 95 % upper bound needs at least 177,767 latencies
 
-        Next: resolve virtual-machine; if a finding doesn't matter for you, accept it, for example
+        Next: resolve virtual-machine; if a finding doesn't matter to you, accept it, for example
               with --accept virtual-machine.
         ");
     }
@@ -443,7 +443,7 @@ load = ["message groups=1"]
         let text = shown(&in_a_guest(""), PLAIN);
         insta::assert_snapshot!(text[text.find("Verdict").expect("a section")..], @r"
         Verdict: MEASURED
-          - no requirement was asked
+          - no requirement was given
 
         Next: give your deadline to get a verdict, for example --require 'max<100us'.
         ");

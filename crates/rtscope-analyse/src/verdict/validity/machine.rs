@@ -84,7 +84,7 @@ pub(super) fn settings_left(scene: &Scene) -> Option<Finding> {
         }
         _ => None,
     });
-    let text = format!("settings were still changed when the record ended: {}", listed(left)?);
+    let text = format!("settings had not been restored when the record ended: {}", listed(left)?);
     let advice = "the next run restores them; to do it now, run 'rtscope restore'";
     Some(Finding::new("settings-left", Weight::Warning, text).advise(advice))
 }

@@ -18,7 +18,7 @@ pub(super) fn not_back(scene: &Scene) -> Option<Finding> {
         Some(format!("{} ({late} late and {lost} lost of {sent} sent)", cell.name))
     }))?;
     let text = format!("frames did not come back in their cycle: {places}");
-    let advice = "late frames: see which part of the way is long; lost frames: look for drops with `ip -s link` and \
+    let advice = "late frames: see which part of the round trip is long; lost frames: look for drops with `ip -s link` and \
                   `nstat` on both sides";
     Some(Finding::new("frames-not-back", Weight::Warning, text).advise(advice))
 }
@@ -30,7 +30,7 @@ pub(super) fn not_sent(scene: &Scene) -> Option<Finding> {
         let (not_sent, planned) = (grouped(not_sent), grouped(cell.all.planned));
         Some(format!("{} ({not_sent} of {planned} cycles)", cell.name))
     }))?;
-    let text = format!("cycles without a frame, since the thread was too late: {places}");
+    let text = format!("cycles without a frame, because the thread was too late: {places}");
     let advice =
         "explain the late wake-ups first: `rtscope run` with the same load, or `rtscope explain`";
     Some(Finding::new("frames-not-sent", Weight::Warning, text).advise(advice))

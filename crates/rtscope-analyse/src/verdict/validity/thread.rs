@@ -95,7 +95,7 @@ pub(super) fn involuntary_switches(scene: &Scene) -> Option<Finding> {
 /// The file of raw samples has holes; histograms have none.
 pub(super) fn raw_samples_lost(scene: &Scene) -> Option<Finding> {
     let places = scene.counts(|_, tally| tally.raw_lost)?;
-    let text = format!("raw samples are missing in the file, but not in the figures: {places}");
+    let text = format!("raw samples are missing from the file, but not in the figures: {places}");
     let advice = "write to a faster disk with more room, or measure at a longer interval";
     Some(Finding::new("raw-samples-lost", Weight::Warning, text).advise(advice))
 }

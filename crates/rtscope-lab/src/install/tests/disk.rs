@@ -113,7 +113,7 @@ fn on_full_disks_nothing_stays_half_installed() {
         let checked = Wish { check_space: true, ..wish(&huge, &root, layout) };
         let said =
             install(&checked, &mut Steps::default(), &mut quiet).expect_err("refused").to_string();
-        assert!(said.contains("small has ") && said.contains("MiB more. Nothing"), "{said}");
+        assert!(said.contains("small has ") && said.contains("MiB are missing. Nothing"), "{said}");
         assert!(!root.join("var/lib/rtscope").exists(), "refused before anything is written");
         fs::remove_dir_all(&root).expect("removed");
     }

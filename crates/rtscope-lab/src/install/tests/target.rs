@@ -27,7 +27,7 @@ fn a_kernel_for_another_machine_is_refused_untouched() {
         if let Err(error) = &outcome {
             assert!(snapshot(root) == before && error.is_usage(), "{error}");
             let said = error.to_string();
-            assert!(said.ends_with("; --force installs it all the same"), "{said}");
+            assert!(said.ends_with("; use --force to install it anyway"), "{said}");
             let forced = Wish { force: true, ..plain };
             install(&forced, &mut Steps::default(), &mut quiet).expect("forced");
         }
@@ -190,7 +190,7 @@ fn a_kernel_for_emulators_is_installed_only_when_that_is_meant() {
     let plain = wish(&kernel, &root, BootLayout::Grub);
     let said = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused").to_string();
     assert!(
-        said.contains("only an emulated one") && said.contains("; --force installs it"),
+        said.contains("only an emulated one") && said.contains("; use --force to install it"),
         "{said}"
     );
     let forced = Wish { force: true, ..plain };

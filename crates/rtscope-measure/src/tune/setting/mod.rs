@@ -127,7 +127,7 @@ pub fn check(name: &str, value: &str) -> Result<(), Problem> {
 pub(super) fn find(name: &str) -> Result<&'static SettingDescriptor, Problem> {
     SETTINGS.iter().find(|setting| setting.name == name).ok_or_else(|| {
         let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
-        let message = format!("{name:?} is not a setting: one of {}", names.join(", "));
+        let message = format!("{name:?} is not a setting: use one of {}", names.join(", "));
         Problem::new(message).suggest(name, names)
     })
 }
@@ -136,8 +136,11 @@ impl SettingDescriptor {
     /// The text that is written for a value.
     pub(super) fn text(&self, value: &str) -> Result<String, Problem> {
         (self.text)(value).ok_or_else(|| {
-            Problem::new(format!("{value:?} is not a value of {}: {}", self.name, self.values))
-                .suggest(value, self.words.to_vec())
+            Problem::new(format!(
+                "{value:?} is not a valid value for {}: use {}",
+                self.name, self.values
+            ))
+            .suggest(value, self.words.to_vec())
         })
     }
 

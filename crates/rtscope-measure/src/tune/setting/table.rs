@@ -54,7 +54,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "governor",
         about: "frequency governor of every CPU",
-        values: "a governor's name, as performance, powersave, schedutil, ondemand",
+        values: "a governor's name, such as performance, powersave, schedutil or ondemand",
         words: GOVERNORS,
         text: |value| {
             let mistyped =
@@ -89,7 +89,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "irq-affinity",
         about: "CPUs that interrupts may go to: every interrupt that can be steered, or some by number, name or device",
-        values: "a set of CPUs, as 0-1; of some interrupts as 0@24, 0@eth0 or 0@nvme*, several with ;",
+        values: "a set of CPUs, for example 0-1; for some interrupts only, for example 0@24, 0@eth0 or 0@nvme*, separated by ;",
         words: &[],
         text: value::interrupts,
         target: Target::Interrupts,
@@ -115,7 +115,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     },
     SettingDescriptor {
         name: "numa-balancing",
-        about: "moving of memory to the node of the thread that uses it, which makes page faults",
+        about: "moving of memory to the node of the thread that uses it, which causes page faults",
         values: "on or off",
         words: &["off", "on"],
         text: on_off,
@@ -124,7 +124,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "services",
         about: "services and timers that are known to disturb, stopped by systemd",
-        values: "names as irqbalance,fwupd-refresh.timer, or known for all that run; only those that rtscope knows",
+        values: "names such as irqbalance,fwupd-refresh.timer, or known for all that run; only those that rtscope knows",
         words: &[value::KNOWN],
         text: value::units,
         target: Target::Services,
@@ -132,7 +132,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "shield",
         about: "CPUs that are kept for threads that enter the shield: all other threads, interrupts and work move away",
-        values: "a set of CPUs, as 2-3, or last; isolated@2-3 also keeps the kernel from spreading threads over them",
+        values: "a set of CPUs, for example 2-3, or last; isolated@2-3 also keeps the kernel from spreading threads over them",
         words: &[value::LAST],
         text: |value| ShieldValue::read(value).map(|_| value.to_owned()),
         target: Target::Shield,
@@ -172,7 +172,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "thread-affinity",
         about: "CPUs of kernel threads, by the pattern of their names",
-        values: "a set of CPUs and a pattern, as 0@rcu_preempt or 0-1@irq/*eth0*, several with ;",
+        values: "a set of CPUs and a pattern, for example 0@rcu_preempt or 0-1@irq/*eth0*, separated by ;",
         words: &[],
         text: value::thread_cpus,
         target: Target::Threads(ThreadAspect::Cpus),
@@ -180,7 +180,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "thread-priority",
         about: "policy and priority of kernel threads, by the pattern of their names",
-        values: "a policy and a pattern, as fifo:50@irq/*eth0* or other:0@ksoftirqd/*, several with ;",
+        values: "a policy and a pattern, for example fifo:50@irq/*eth0* or other:0@ksoftirqd/*, separated by ;",
         words: &[],
         text: value::thread_ranks,
         target: Target::Threads(ThreadAspect::Policy),
@@ -208,7 +208,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "workqueue-cpus",
         about: "CPUs of kernel work that isn't bound to one",
-        values: "a set of CPUs, as 0-1",
+        values: "a set of CPUs, for example 0-1",
         words: &[],
         text: |value| value::cpus(value).map(|cpus| cpus.to_string()),
         target: Target::Workqueues,

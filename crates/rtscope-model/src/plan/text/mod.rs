@@ -199,10 +199,13 @@ pub fn parse_sampler<'a>(
 /// Options whose 0 would be the default in a plan: on a command line it is a mistake.
 const NOT_NOTHING: &[(&str, &str)] = &[
     ("threads", "at least one thread measures: leave it out for one on each measured CPU"),
-    ("runtime", "a deadline thread needs some: leave it out for a tenth of the interval"),
+    (
+        "runtime",
+        "a deadline thread needs a runtime above 0: leave it out for a tenth of the interval",
+    ),
     (
         "break_above",
-        "every latency is above 0: write a limit, as 200us, or leave it out and the run never breaks",
+        "every latency is above 0: write a limit such as 200us, or leave it out so that no latency stops the run",
     ),
 ];
 
@@ -291,8 +294,8 @@ const STRUCTURE: [&str; 6] = [
     "has no end",
     "ends with its load",
     "has no meaning",
-    "a published entry has",
-    "a published figure is of",
+    "a published entry needs",
+    "a published figure names",
     "no phase of the plan has",
 ];
 
@@ -347,7 +350,11 @@ fn check(text: &str, typed: &PlanText, phases: &[Phase]) -> Vec<Problem> {
     }
     let is_claim = |requirement: &Requirement| requirement.once_in.is_some();
     if typed.until_decided && !typed.require.iter().filter_map(Typed::value).any(is_claim) {
-        report(None, "until_decided needs a claim in require: 'max < 200us once in 1h'".to_owned());
+        report(
+            None,
+            "until_decided needs a claim in require, for example 'max < 200us once in 1h'"
+                .to_owned(),
+        );
     }
     let matrix_at = typed.matrix.as_ref().map(|m| m.span().start);
     let (mut refused, mut names) = (Vec::<String>::new(), BTreeSet::new());

@@ -52,15 +52,18 @@ fn a_published_figure_belongs_to_a_phase() {
     for (entry, part) in [
         (
             "phase = \"rset\"\nfigures = { max = \"3us\" }",
-            "two.toml:20: a published figure is of phase \"rset\", which is not there (did you mean \"rest\"?)",
+            "two.toml:20: a published figure names phase \"rset\", which does not exist (did you mean \"rest\"?)",
         ),
         ("figures = { maxx = \"3us\" }", "two.toml:23: \"maxx\" is not a statistic"),
-        ("figures = { max = \"3kHz\" }", "two.toml:23: max: \"3kHz\" doesn't fit: write a time"),
+        (
+            "figures = { max = \"3kHz\" }",
+            "two.toml:23: max: \"3kHz\" is not a valid value here: write a time",
+        ),
         (
             "policy = \"other\"\nfigures = { max = \"3us\" }",
             "two.toml:20: no phase of the plan has this",
         ),
-        ("phase = \"rest\"", "two.toml:20: a published entry has figures, or says"),
+        ("phase = \"rest\"", "two.toml:20: a published entry needs figures, or the reason"),
     ] {
         let said = parse("two.toml", &with(entry)).expect_err("refused").to_string();
         assert!(said.contains(part), "{entry}: {said}");
@@ -112,10 +115,10 @@ source = "page 4"
         "p:12: missing key `name`",
         "p:13: unknown key `loads`",
         "p:17: \"maxx\" is not a statistic",
-        "p:17: p99: \"3kHz\" doesn't fit",
+        "p:17: p99: \"3kHz\" is not a valid value",
         "p:17: \"above x\": \"x\" is not a duration",
-        "p:21: min: \"3\" doesn't fit",
-        "p:22: a published figure is of phase \"y\"",
+        "p:21: min: \"3\" is not a valid value",
+        "p:22: a published figure names phase \"y\"",
     ];
     for part in expected {
         assert!(said.contains(part), "{part}: {said}");

@@ -150,7 +150,7 @@ fn captures(args: &Args, a: &[String], b: &[String]) -> anyhow::Result<Option<[P
     if all().all(Option::is_none) {
         return match args.capture.are_given() {
             true => {
-                let text = "--channel, --samplerate and --freq are for captures, and these are records: leave \
+                let text = "--channel, --samplerate and --freq are for captures, but these are records: leave \
                             them out";
                 Err(Refused(text.to_owned()).into())
             }
@@ -159,8 +159,8 @@ fn captures(args: &Args, a: &[String], b: &[String]) -> anyhow::Result<Option<[P
     }
     if let Some((name, _)) = a.iter().chain(b).zip(all()).find(|(_, found)| found.is_none()) {
         let text = format!(
-            "{name} is not a capture, and the other side is one: a capture is compared with a capture, a record \
-             with a record"
+            "{name} is not a capture, but the other side is: compare a capture with a capture, or a record with \
+             a record"
         );
         return Err(Refused(text).into());
     }
@@ -234,7 +234,11 @@ pub(in crate::cli) fn opened(name: &str, require: &[Requirement]) -> anyhow::Res
         && !cells.iter().any(|known| compare::is_cell(cell, &known.name))
     {
         let names: Vec<&str> = cells.iter().map(|known| known.name.as_str()).collect();
-        let text = format!("{} has no cell {cell:?}: {}", folder.display(), names.join(", "));
+        let text = format!(
+            "{} has no cell {cell:?}; its cells are {}",
+            folder.display(),
+            names.join(", ")
+        );
         return Err(Refused(text).into());
     }
     Ok(Opened { name: shown(&folder), cell, judged })

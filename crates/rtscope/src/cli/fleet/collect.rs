@@ -51,7 +51,9 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     thread::scope(|scope| {
         for (name, job) in judged::open_jobs(&jobs) {
             let Some(place) = places.iter().find(|place| place.name == *name) else {
-                note!("{name}: the file of places has no such place any more, so it isn't asked");
+                note!(
+                    "{name}: the file of places no longer lists this place, so rtscope doesn't contact it"
+                );
                 continue;
             };
             let journal = &journal;

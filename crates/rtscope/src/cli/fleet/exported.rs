@@ -47,7 +47,7 @@ pub(in crate::cli) fn documents(
                 .map_err(|e| {
                     without(format!("its record can't be read: {}", error_text(&e)), false)
                 }),
-            Held::Nothing(why) => Err(without(format!("it brought no record: {why}"), false)),
+            Held::Nothing(why) => Err(without(format!("it returned no record: {why}"), false)),
             Held::Open(step) => {
                 let failed = all.last().and_then(|job| job.failed.as_ref());
                 let failed = failed.map_or(String::new(), |why| format!("; {why}"));

@@ -30,7 +30,7 @@ pub(super) fn open(
     let phases =
         |plan: &Plan| plan.phases.iter().map(|phase| phase.name.clone()).collect::<Vec<_>>();
     if phases(&theirs) != phases(plan) {
-        bail!("the record is of another plan than the one that was sent");
+        bail!("the record is from a different plan than the one that rtscope sent");
     }
     record::keep_required(folder, plan)?;
     record::open(folder, additions)
@@ -101,10 +101,10 @@ pub(super) fn held(jobs: &[FleetJob]) -> Held<'_> {
     let Some(job) = jobs.last() else { return Held::Open("not begun") };
     match (&job.failed, job.is_open()) {
         (None, true) => Held::Open(step(job)),
-        (None, false) => Held::Nothing("it was given back".to_owned()),
+        (None, false) => Held::Nothing("the place was released".to_owned()),
         (Some(why), false) => Held::Nothing(why.clone()),
         (Some(why), true) => {
-            let more = "something may be left there: `rtscope fleet collect` asks it again";
+            let more = "something of the job may remain at the place: run `rtscope fleet collect` to try again";
             Held::Nothing(format!("{why}; {more}"))
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn held(jobs: &[FleetJob]) -> Held<'_> {
 /// Where a job is that goes on.
 pub(super) fn step(job: &FleetJob) -> &'static str {
     match (&job.end, job.has_started, &job.record) {
-        (_, _, Some(_)) => "collected, not given back",
+        (_, _, Some(_)) => "collected, not released",
         (Some(_), ..) => "ended, not collected",
         (None, true, None) => "running",
         (None, false, None) if job.base.is_none() => "being asked",

@@ -167,7 +167,7 @@ fn system(args: &Args) -> Result<LavaSystem, Refused> {
     if args.device_type == "qemu" {
         if args.dtb.is_some() || args.modules.is_some() || args.nfsrootfs.is_some() {
             let text =
-                "--dtb, --modules and --nfsrootfs are for boards: a guest of QEMU has none of them";
+                "--dtb, --modules and --nfsrootfs are for boards: leave them out for a QEMU guest";
             return Err(Refused(text.to_owned()));
         }
         if args.rootfs.is_none() && args.ramdisk.is_none() {
@@ -186,7 +186,7 @@ fn system(args: &Args) -> Result<LavaSystem, Refused> {
     }
     if args.rootfs.is_some() {
         return Err(Refused(
-            "--rootfs is for the device type qemu: name --nfsrootfs or --ramdisk".to_owned(),
+            "--rootfs is for the device type qemu: use --nfsrootfs or --ramdisk".to_owned(),
         ));
     }
     let kernel = args.kernel.clone().ok_or_else(|| lacking("--kernel"))?;

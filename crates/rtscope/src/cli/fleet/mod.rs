@@ -68,7 +68,7 @@ impl Chosen {
             let selectors: Vec<String> = self.on.iter().map(ToString::to_string).collect();
             let names: Vec<&str> = all.iter().map(|place| place.name.as_str()).take(12).collect();
             return Err(Refused(format!(
-                "no place of {} fits {}; it has {}: `rtscope fleet list` shows their tags",
+                "no place in {} matches {}; the file has {}: `rtscope fleet list` shows their tags",
                 self.places.display(),
                 selectors.join(" or "),
                 names.join(", ")
@@ -110,8 +110,8 @@ const PLACES_BYTES_MAX: u64 = 16 << 20;
 fn read_places(file: &Path) -> anyhow::Result<Vec<FleetPlace>> {
     let text = bounded_text(file, PLACES_BYTES_MAX).with_context(|| {
         format!(
-            "can't read the places {}: write a file with [places.NAME] and ssh = \"USER@HOST\" for each machine, or \
-             name one with --places",
+            "can't read the file of places {}: write a file with [places.NAME] and ssh = \"USER@HOST\" for each machine, or \
+             name an existing file with --places",
             file.display()
         )
     })?;

@@ -191,8 +191,8 @@ impl Fleet<'_> {
         while at_work.load(Relaxed) > 0 {
             if (self.stop)() {
                 note!(
-                    "ending the runs and releasing the places, without their records; Ctrl-C again leaves the runs: \
-                     `rtscope fleet collect {}` collects them later",
+                    "ending the runs and releasing the places without collecting records; press Ctrl-C again to leave the \
+                     runs going: `rtscope fleet collect {}` collects their records later",
                     self.journal.folder().display()
                 );
                 return;
@@ -287,7 +287,7 @@ impl Fleet<'_> {
         match done {
             Ok(true) => note!("{}: record collected", place.name),
             Ok(false) => {
-                note!("{}: the run was cut short; what it recorded is collected", place.name)
+                note!("{}: the run was cut short; its partial record was collected", place.name)
             }
             Err(why) => return self.failed(one, &job, &why),
         }
@@ -325,7 +325,7 @@ pub(super) fn program_for(place: &FleetPlace, machine: &str) -> Result<PathBuf, 
             .with_context(|| format!("{} is for an unknown machine", shown(&path)))?;
         anyhow::ensure!(
             called == machine || (called == "armv7l" && machine == "aarch64"),
-            "{} is for {called}, and the place is {machine}: name the rtscope for it with `program` in the file of places",
+            "{} is built for {called}, but the place is {machine}: name an rtscope for that machine with `program` in the file of places",
             if is_named { shown(&path) } else { "this rtscope".to_owned() }
         );
         Ok(())

@@ -66,7 +66,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     print_folded(&lines.concat())?;
     if judged::open_jobs(&jobs).next().is_some() {
         print_folded(
-            "\nSome places may still have a job: `rtscope fleet collect` brings the records and gives the places back.\n",
+            "\nSome places may still have a job: `rtscope fleet collect` fetches the records and releases the places.\n",
         )?;
     }
     Ok(ExitCode::from(exit::PASS))

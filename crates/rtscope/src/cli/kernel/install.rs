@@ -74,10 +74,10 @@ pub(super) fn install(asked: &Args) -> anyhow::Result<ExitCode> {
     for path in &installed.changed {
         let _ = writeln!(text, "  {}", shown(asked.root.join(path)));
     }
-    let _ = writeln!(text, "the boot loader takes {}", shown(&installed.chosen.image));
+    let _ = writeln!(text, "the boot loader will boot {}", shown(&installed.chosen.image));
     let _ = writeln!(
         text,
-        "next: {}; then `rtscope kernel verify`. Back: `rtscope kernel rollback --root {}`",
+        "next: {}; then `rtscope kernel verify`. To go back: `rtscope kernel rollback --root {}`",
         wish.boot_step(),
         shown(wish.root)
     );
@@ -102,7 +102,7 @@ pub(super) fn verify(name: Option<&str>, kept: &CacheArgs) -> anyhow::Result<Exi
         Some(expected) => {
             let _ = writeln!(text, "expected: {} ({})", expected.name, expected.key);
         }
-        None => text.push_str("nothing was installed from here, and no kernel is named\n"),
+        None => text.push_str("rtscope has not installed a kernel here, and none was named\n"),
     }
     for check in &found.checks {
         let mark = match check.passed {
@@ -130,11 +130,11 @@ pub(super) fn rollback(name: Option<&str>, root: &Path, json: bool) -> anyhow::R
         None => {
             let image =
                 back.chosen.as_ref().map_or("its kernel".to_owned(), |one| shown(&one.image));
-            format!("{name} is taken back; the boot loader takes {image}\n")
+            format!("{name} was rolled back; the boot loader will boot {image}\n")
         }
         Some(missing) => format!(
-            "{name} is taken back, but the boot loader's configuration was written anew since the installation, and \
-             takes {}, which is gone. {} before you reboot: until then this system may not boot\n",
+            "{name} was rolled back, but the boot loader's configuration was regenerated after the installation, and \
+             now boots {}, which is gone. {} before you reboot: until then this system may not boot\n",
             shown(missing),
             match back.taken_back.layout {
                 BootLayout::Grub => {

@@ -194,7 +194,7 @@ pub(super) enum Verb {
         before: String,
         /// Second configuration
         after: String,
-        /// List also the options that don't affect latency
+        /// List options that don't affect latency as well
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -243,7 +243,7 @@ fn list(kept: &CacheArgs) -> anyhow::Result<ExitCode> {
         }));
     }
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
-    let mut text = String::from("Kernels that can be made:\n");
+    let mut text = String::from("Kernels that rtscope can build:\n");
     for spec in &specs {
         let _ = writeln!(text, "  {:width$}  {}", spec.name, spec.title);
     }
@@ -257,7 +257,7 @@ fn list(kept: &CacheArgs) -> anyhow::Result<ExitCode> {
         );
     }
     if built.is_empty() {
-        text.push_str("  none yet; `rtscope kernel build NAME` makes one\n");
+        text.push_str("  none yet; `rtscope kernel build NAME` builds one\n");
     }
     print(&text)?;
     Ok(ExitCode::from(exit::PASS))
@@ -303,7 +303,7 @@ fn patch(asked: &KernelArgs) -> anyhow::Result<ExitCode> {
     match &tree.report {
         Some(report) => text.push_str(&report.text()),
         None if fetched.patches.is_empty() => text.push_str("no patch to apply\n"),
-        None => text.push_str("its patches were applied before\n"),
+        None => text.push_str("the patches are already applied\n"),
     }
     print(&text)?;
     Ok(ExitCode::from(exit::PASS))

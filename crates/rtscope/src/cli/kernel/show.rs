@@ -63,7 +63,7 @@ fn in_words(spec: &Spec) -> String {
         spec.image,
         if spec.modules { ", modules" } else { "" },
         if spec.dtbs { ", device trees" } else { "" },
-        if spec.tried.is_empty() { "nothing is said" } else { &spec.tried },
+        if spec.tried.is_empty() { "no information" } else { &spec.tried },
     )
 }
 
@@ -72,7 +72,7 @@ fn prebuilt_in_words(found: &Description) -> String {
     let suite =
         found.suite.as_ref().map_or(String::new(), |suite| format!(", from the suite {suite}"));
     let newest = match &found.newest {
-        Some(version) => format!("{version}, by the package lists of this machine"),
+        Some(version) => format!("{version}, according to this machine's package lists"),
         None => "not known here; it is looked up when the kernel is fetched".to_owned(),
     };
     let kept = match (&found.kept, &found.release) {
@@ -80,7 +80,7 @@ fn prebuilt_in_words(found: &Description) -> String {
         _ => "none; the lab fetches it when it is first used".to_owned(),
     };
     format!(
-        "{name}: {title}\nDebian has built it, and nothing is compiled. `rtscope lab run --kernel {name}` boots \
+        "{name}: {title}\nDebian built it, so rtscope compiles nothing. `rtscope lab run --kernel {name}` boots \
          it in an emulator.\n\nsource         Debian's package {package}{suite}, fetched by apt\n\
          architecture   {arch}\nnewest         {newest}\nin the cache   {kept}\n"
     )

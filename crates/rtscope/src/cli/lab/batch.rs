@@ -43,7 +43,7 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("can't find {}", args.out.display()))?;
     let order = MatrixOrder::read(&out)?;
     env::set_current_dir(&order.folder)
-        .with_context(|| format!("can't go to {}", order.folder.display()))?;
+        .with_context(|| format!("can't change to the folder {}", order.folder.display()))?;
     let list = SubmittedBatches::read(&out, args.submission)?;
     let Some(task) = list.tasks.get(args.task).copied() else {
         bail!("list {} has no task {}", args.submission, args.task);

@@ -98,7 +98,8 @@ pub(in crate::cli) struct Args {
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
     let plan = args.shape.guest_plan(args.plan.as_deref(), plans::DEFAULT_LAB)?;
     if plan.require.is_empty() {
-        let text = "what is a bad kernel? Name a requirement, for example --require 'max < 100us'";
+        let text =
+            "name a requirement that the bad kernel fails, for example --require 'max < 100us'";
         return Err(Refused(text.to_owned()).into());
     }
     let seeds = args.judging.seeds.unwrap_or(SEEDS);

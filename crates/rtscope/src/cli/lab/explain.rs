@@ -47,7 +47,7 @@ use crate::{
 /// The guest must run x86-64 or arm64. rtscope compiles the plugin once with the C compiler of this machine.
 /// explain.json and explain.html go into the record's folder. With --events, rtscope runs the guest again and explains
 /// that run by its kernel's events. If there is no compiler, or QEMU has no plugins, rtscope prints a message and does
-/// the same. A guest that recorded its events (`lab run --events`) isn't run again, also one with --wall.
+/// the same. A guest that recorded its events (`lab run --events`) isn't run again, even with --wall.
 ///
 /// Examples:
 ///   rtscope lab explain rtscope-runs/lab-quick-20260101T000000/debian-stock-seed1
@@ -92,7 +92,7 @@ impl Explain {
             return Lab::open(options);
         }
         if options.cpus() > 1 {
-            let text = "--explain with --smp: only a guest with one CPU has a log that is replayed";
+            let text = "--explain doesn't work with --smp: only the log of a guest with one CPU can be replayed";
             return Err(Refused(text.to_owned()).into());
         }
         Lab::open_with_tools(options, vec![Need::of("cc", "gcc")])
@@ -136,7 +136,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Err(error) => match error.downcast::<LabError>()? {
             why @ LabError::NoPlugin(_) => {
                 note!(
-                    "{why}. So it runs the guest once more, and explains that run by its kernel's events"
+                    "{why}. rtscope runs the guest once more instead, and explains that run by its kernel's events"
                 );
                 explained_by_events(args, &cache, &interrupt)?;
             }
@@ -203,8 +203,8 @@ pub(super) fn explained(
     instructions.place_kernel(symbols.code());
     let chosen = choose(&record, &instructions.windows, &cells, worst);
     let (arch, shift) = (&look.arch, look.shift);
-    let processor = Processor::of(arch)
-        .ok_or_else(|| anyhow!("rtscope doesn't read the instructions of {arch}"))?;
+    let processor =
+        Processor::of(arch).ok_or_else(|| anyhow!("rtscope can't decode {arch} instructions"))?;
     let seen = WatchedGuest { instructions: &instructions, symbols: &symbols, processor, shift };
     let kernel = record.before.as_ref().map(|before| &before.kernel);
     let spikes: Vec<LateWakeup> = chosen.iter().map(|one| explain_window(&seen, one)).collect();

@@ -37,11 +37,11 @@ pub(in crate::cli) struct Args {
     /// as they are
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',', value_parser = MODELS)]
     preempt: Vec<String>,
-    /// Run the cells in batches that may be killed and go on: as processes of this machine (local), or as job arrays
+    /// Run the cells in batches that can be killed and continued: as processes of this machine (local), or as job arrays
     /// of Slurm (slurm). --jobs limits how many run at a time
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
-    /// Time that a batch of --engine takes, about
+    /// Approximate time that a batch of --engine takes
     #[arg(
         long,
         value_name = "TIME",

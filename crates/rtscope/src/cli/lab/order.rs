@@ -166,7 +166,9 @@ fn parse_mib(text: &str) -> Result<u32, String> {
     };
     let mib = number.trim().parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
     mib.filter(|mib| (16..=1_048_576).contains(mib)).ok_or_else(|| {
-        format!("{text:?} is not the memory of a guest: write 512M or 2G, from 16M to 1024G")
+        format!(
+            "{text:?} is not a memory size for a guest: write for example 512M or 2G (16M to 1024G)"
+        )
     })
 }
 
@@ -334,7 +336,7 @@ mod tests {
         assert_eq!(read, [512, 512, 512, 2048, 2048, 2048].map(Ok));
         for wrong in ["", "G", "2T", "8", "-1", "5000G", "9999999999"] {
             let said = parse_mib(wrong).expect_err(wrong);
-            assert!(said.contains("write 512M or 2G"), "{said}");
+            assert!(said.contains("for example 512M or 2G"), "{said}");
         }
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn collected(
     let mut all = collect::records(plan, lab.timing(), &runs, outcomes)?;
     all.page.warnings.extend(absent.into_iter().map(|(kernel, why)| {
         let why = why.map_or(String::new(), |why| format!(": {why}"));
-        format!("{kernel} isn't there yet, and none of its cells{why}")
+        format!("{kernel} isn't ready yet, and none of its cells has run{why}")
     }));
     Ok(all)
 }
@@ -281,8 +281,7 @@ fn whole(lab: &Lab, queued: &QueuedRun) -> Result<GuestOutcome, LabError> {
     let inputs = read_inputs(&queued.folder)?;
     recheck::check(&queued.folder, &inputs)?;
     if inputs.key != lab.lab.key(queued) {
-        let text =
-            "it was made with another emulator, kernel or image than this machine has for it";
+        let text = "it was made with a different emulator, kernel or image than this machine uses";
         return Err(LabError::NoRecord(format!("{}: {text}", queued.folder.display())));
     }
     Ok(GuestOutcome { folder: queued.folder.clone(), ending: Ending::Sent, took: None, inputs })

@@ -46,7 +46,7 @@ const LIMITS: &[&str] = &[
     "Every instruction takes the same time: no caches, and no branch is mispredicted. So the loop over sorted data is \
      no faster here, and sorting takes additional time. `rtscope stat --simulate` counts what a processor would \
      mispredict.",
-    "CPU time is a count of instructions of the program and of what the kernel does for it. --wall uses this \
+    "CPU time counts the instructions of the program and of the kernel on its behalf. --wall uses this \
      computer's clock instead.",
 ];
 

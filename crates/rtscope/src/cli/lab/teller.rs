@@ -32,7 +32,7 @@ impl Teller {
     pub(super) fn show(&mut self, news: &News<'_>) {
         match news {
             News::AtWork(elapsed) if self.told.elapsed() >= AT_WORK => {
-                self.passing(&format!("{} s: the guests are at work", elapsed.as_secs()));
+                self.passing(&format!("{} s: guests are running", elapsed.as_secs()));
             }
             News::AtWork(_) => return,
             News::Line(item, line) if self.verbose => note!("{}: {line}", item.name()),

@@ -184,7 +184,7 @@ fn tried(args: &Args, base: &KernelRef) -> anyhow::Result<Vec<TriedKernel>> {
     for text in &texts {
         let one = TriedKernel::parse(text)?;
         if all.contains(&one) {
-            let text = format!("--try {}: it is named twice; leave one out", one.name());
+            let text = format!("--try {} is given twice: leave one out", one.name());
             return Err(Refused(text).into());
         }
         all.push(one);
@@ -298,7 +298,8 @@ impl Bench {
         let found = sides.remove(0);
         if found.cells.is_empty() {
             let why = self.not_tried.iter().find(|one| one.name == AS_FOUND);
-            let why = why.map_or_else(|| "it brought no record".to_owned(), |one| one.why.clone());
+            let why =
+                why.map_or_else(|| "no guest returned a record".to_owned(), |one| one.why.clone());
             return Err(anyhow!("{}: {why}", self.base));
         }
         sides.retain(|side| !side.cells.is_empty());

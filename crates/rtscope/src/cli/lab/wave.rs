@@ -163,7 +163,7 @@ fn compilers(subjects: &[String]) -> anyhow::Result<Vec<Need>> {
                 let (names, _) = subject::all_static();
                 let names = names.join(", ");
                 let text = format!(
-                    "no subject {word} in a guest: use {names}, or a path such as ./{word}"
+                    "a guest has no subject {word}: use {names}, or a path such as ./{word}"
                 );
                 return Err(Refused(text).into());
             }

@@ -106,7 +106,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn refuse_relative(plan: &Plan) -> anyhow::Result<()> {
     let is_relative = plan.phases.iter().any(|phase| phase.sampler.sleep == Sleep::Relative);
     if is_relative {
-        let text = "a relative sleep has no expiries to aim: leave out sleep = \"relative\"";
+        let text =
+            "the search can't aim the expiries of relative sleeps: leave out sleep = \"relative\"";
         return Err(Refused(text.to_owned()).into());
     }
     Ok(())
@@ -252,7 +253,8 @@ impl<'a> Hunt<'a> {
     /// preempts.
     fn search(&mut self) -> anyhow::Result<()> {
         let first = self.sample()?.pop().flatten();
-        let first = first.ok_or_else(|| anyhow!("the guest brought no record: see above"))?;
+        let first =
+            first.ok_or_else(|| anyhow!("the guest returned no record: see the messages above"))?;
         let preemption = first.before.as_ref().map(|before| before.kernel.preemption);
         let preempts =
             matches!(preemption, Some(Preemption::Full | Preemption::Lazy | Preemption::RealTime));

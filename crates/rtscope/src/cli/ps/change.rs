@@ -38,8 +38,8 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
         return Err(Refused(text.to_owned()).into());
     }
     let number = i32::try_from(tid).ok().filter(|tid| *tid > 0);
-    let number = number.ok_or_else(|| Refused(format!("--set {tid}: not a thread's number")))?;
-    let before = sched::placement(number).with_context(|| format!("can't look at thread {tid}"))?;
+    let number = number.ok_or_else(|| Refused(format!("--set {tid}: not a thread ID")))?;
+    let before = sched::placement(number).with_context(|| format!("can't inspect thread {tid}"))?;
     let wanted = asked.whole(&before).map_err(|problem| match problem {
         ChangeError::Contradiction(text) => Refused(text).into(),
         other => anyhow::Error::from(other),
@@ -47,9 +47,10 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
     if !args.force
         && let Some(why) = danger(args, tid, &wanted)
     {
-        return Err(
-            Refused(format!("{why}; nothing was changed (--force does it all the same)")).into()
-        );
+        return Err(Refused(format!(
+            "{why}; nothing was changed (--force changes the thread anyway)"
+        ))
+        .into());
     }
     let changed = ps::change(number, &before, &wanted)?;
     let sound = changed.found == changed.asked;

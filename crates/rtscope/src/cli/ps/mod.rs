@@ -18,7 +18,7 @@ use crate::{exit, output};
 
 /// List all threads in scheduling order, or change one
 ///
-/// A line has the policy, the priority, the CPUs, the wake-ups and the share of CPU time of a thread.
+/// Each line shows the policy, priority, CPUs, wake-ups and share of CPU time of one thread.
 /// The shares and wake-ups are those of a short interval (--look). The last line shows the CPU time
 /// of all real-time threads.
 ///

@@ -32,8 +32,8 @@ use crate::{
 /// ends. Without COMMAND, it restores them at Ctrl-C. With --keep, they stay until `rtscope tune restore` or the next
 /// boot. `rtscope tune list` has the settings; docs/guide/settings.md describes them.
 ///
-/// With `shield`, COMMAND and every process that it starts run inside the shield. Ctrl-C is COMMAND's: rtscope goes on
-/// until COMMAND ends. It sends SIGTERM and SIGHUP on to COMMAND.
+/// With `shield`, COMMAND and every process that it starts run inside the shield. Ctrl-C goes to COMMAND, and rtscope waits
+/// until COMMAND ends. rtscope forwards SIGTERM and SIGHUP to COMMAND.
 ///
 /// Exit code: that of COMMAND. Without COMMAND: 0 success, 1 error, 64 wrong command line.
 ///
@@ -64,14 +64,14 @@ pub(in crate::cli) struct Args {
     /// Write the files of --persist and --boot below DIR, for example a mounted SD card
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "command"])]
     root: Option<PathBuf>,
-    /// Layout of the boot files: raspberry-pi, armbian, grub, extlinux, u-boot, systemd-boot [default: as its files show]
+    /// Layout of the boot files: raspberry-pi, armbian, grub, extlinux, u-boot, systemd-boot [default: detected from the files]
     #[arg(long, value_name = "LAYOUT", requires = "boot")]
     layout: Option<BootLayout>,
     /// Path of rtscope on the system that --persist changes [default: this program; with --root, the rtscope found
     /// there]
     #[arg(long, value_name = "FILE", requires = "persist")]
     program: Option<PathBuf>,
-    /// Take parameters that look mistyped, and replace files of --persist that were edited
+    /// Accept parameters that look mistyped, and replace files of --persist that were edited
     #[arg(long)]
     force: bool,
     /// Print the changes as one JSON document
@@ -95,7 +95,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let root = root_of(args.root.as_deref())?;
     if args.root.is_some() && !args.persist && !settings.is_empty() {
-        let text = "--root: settings of another system can only be made permanent: give --persist";
+        let text = "--root: settings of another system can only be made permanent: add --persist";
         return Err(Refused(text.to_owned()).into());
     }
     if settings.is_empty() && (args.keep || args.persist || !args.command.is_empty()) {
@@ -161,7 +161,7 @@ fn check_each_boot(
             let each: Vec<String> =
                 earlier.iter().map(|(name, value)| format!("{name}={value}")).collect();
             format!(
-                "with what each boot applies already ({}; `rtscope tune restore --persist` removes it)",
+                "together with the settings that each boot already applies ({}; `rtscope tune restore --persist` removes it)",
                 each.join(" ")
             )
         }
@@ -275,7 +275,7 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
     }
     let outcome = match args.command.split_first() {
         None => {
-            note!("applied; Ctrl-C restores");
+            note!("applied; press Ctrl-C to restore");
             while !interrupt.is_stopped() {
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -297,7 +297,7 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
         note!("restored");
         return outcome;
     }
-    note!("some settings were not restored: `rtscope restore` tries again");
+    note!("some settings were not restored: run `rtscope restore` to try again");
     match args.command.is_empty() {
         true => outcome.map(|_| ExitCode::from(exit::ERROR)),
         false => outcome,

@@ -79,7 +79,7 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
         };
         // Some parameters need no value.
         if word.contains('=') && OF_CPUS.contains(&name.as_str()) && !names(&name) {
-            return refused(format!("{word}: {name} takes a set of CPUs, as {name}=2-3"));
+            return refused(format!("{word}: {name} takes a set of CPUs, for example {name}=2-3"));
         }
     }
     // Whether CPUs are there is known only of this machine.
@@ -94,7 +94,7 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
         let isolated: CpuSet = cmdline::cpus(&line, "isolcpus", online.last()).unwrap_or_default();
         if !isolated.is_empty() && online.without(&isolated).is_empty() {
             return refused(format!(
-                "isolcpus={isolated}: these are all CPUs; leave at least one for everything else"
+                "isolcpus={isolated}: these are all the CPUs of this machine; leave at least one for everything else"
             ));
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn layout(root: &Path, named: Option<BootLayout>) -> anyhow::Result<B
     named.or_else(|| install::layout_of(root)).ok_or_else(|| {
         let text = format!(
             "{}: no boot loader that rtscope knows is set up there (Raspberry Pi, Armbian, extlinux, U-Boot with \
-             uEnv.txt, GRUB, systemd-boot); is the boot partition mounted? Else write the words into your boot loader's command line",
+             uEnv.txt, GRUB, systemd-boot); is the boot partition mounted? Otherwise add the parameters to the kernel command line in your boot loader's configuration",
             shown(root)
         );
         Refused(text).into()

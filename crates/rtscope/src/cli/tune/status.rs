@@ -35,7 +35,7 @@ pub(in crate::cli) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = read(&tune::journal_dir())?;
     if !process::is_root() {
-        note!("what root's runs have changed is shown to root only: run it as root");
+        note!("only root can see what root's runs have changed: run this command as root");
     }
     let root = Path::new("/");
     let permanent = tune::persisted(root)?;
@@ -57,7 +57,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn read(journal: &Path) -> anyhow::Result<Vec<ChangedSetting>> {
     tune::status(&Tree::default(), journal).map_err(|error| {
-        anyhow::anyhow!("can't read the journals in {}: {error}: run it as root", journal.display())
+        anyhow::anyhow!(
+            "can't read the journals in {}: {error}: run this command as root",
+            journal.display()
+        )
     })
 }
 
@@ -77,12 +80,12 @@ fn text(found: &[ChangedSetting]) -> String {
         }
         let _ = write!(text, "  {}: {}: {} -> {}", one.setting, one.place, one.before, one.asked);
         let _ = match (&one.now, one.changed_since) {
-            (Some(now), true) => writeln!(text, " (somebody made it {now} since)"),
+            (Some(now), true) => writeln!(text, " (changed to {now} since)"),
             _ => writeln!(text),
         };
     }
     if found.iter().any(|one| !matches!(one.owner, SettingOwner::Held { .. })) {
-        text += "`rtscope tune restore` restores what is kept or left.\n";
+        text += "`rtscope tune restore` restores the settings that were kept or left.\n";
     }
     text
 }

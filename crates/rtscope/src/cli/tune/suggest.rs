@@ -89,8 +89,9 @@ fn refuse_cpus(cpus: Option<&CpuSet>, facts: &MachineFacts) -> Result<(), Refuse
         return Err(Refused(format!("--cpus {cpus}: this machine has CPUs {online}")));
     }
     if online.without(cpus).is_empty() {
-        let text =
-            format!("--cpus {cpus}: these are all CPUs; leave at least one for everything else");
+        let text = format!(
+            "--cpus {cpus}: these are all the CPUs of this machine; leave at least one for everything else"
+        );
         return Err(Refused(text));
     }
     Ok(())

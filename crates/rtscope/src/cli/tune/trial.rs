@@ -122,7 +122,7 @@ impl Args {
         for text in &self.tried {
             let tried = one(text)?;
             if all.iter().any(|known| known.settings == tried.settings) {
-                let text = format!("--try {}: it is named twice; leave one out", tried.name);
+                let text = format!("--try {} is given twice: leave one out", tried.name);
                 return Err(Refused(text).into());
             }
             all.push(tried);
@@ -175,7 +175,7 @@ fn suggested(args: &Args, plan: &Plan) -> anyhow::Result<Vec<TriedSettings>> {
         }
     }
     if all.is_empty() {
-        let text = "doctor finds nothing here that a setting changes: name settings, for example --try throttling=off";
+        let text = "doctor found no problem here that a setting would fix: name settings, for example --try throttling=off";
         return Err(Refused(text.to_owned()).into());
     }
     Ok(all)
@@ -203,7 +203,7 @@ pub(in crate::cli) fn refuse_frames(plan: &Plan) -> anyhow::Result<()> {
     let sends = plan.phases.iter().all(|phase| phase.sampler.network.path().is_some());
     match required {
         Some(one) if !sends => Err(Refused(format!(
-            "{one}: {} is of frames, and the plan {} has phases that send none: require `missed`, `max` or a quantile, \
+            "{one}: {} needs frames, but the plan {} has phases that send none: require `missed`, `max` or a quantile, \
              or name a plan that sends frames in each phase",
             one.statistic, plan.name
         ))
@@ -254,7 +254,7 @@ fn print_plan(
     }
     let _ = writeln!(
         text,
-        "{} of {} each under {}, about {}. What helps is measured again afterwards, {budget} in all at most.",
+        "{} of {} each under {}, about {}. Then rtscope measures once more what helped. The whole trial takes at most {budget}.",
         counted(trial.rounds, "round"),
         trial.cell,
         distinct.join(", "),
@@ -263,7 +263,7 @@ fn print_plan(
     let _ = writeln!(text, "  {AS_FOUND}");
     for one in tried {
         let state = match changes(&one.settings) {
-            Ok(0) => " (already so: it will not be tried)".to_owned(),
+            Ok(0) => " (already set: it will not be tried)".to_owned(),
             Ok(_) => String::new(),
             Err(why) => format!(" ({why}: it will not be tried)"),
         };
@@ -294,7 +294,7 @@ fn probe(tried: Vec<TriedSettings>) -> anyhow::Result<(Vec<TriedSettings>, Vec<N
     let (mut left, mut not_tried) = (Vec::new(), Vec::new());
     for one in tried {
         let why = match tune_effect(&one.settings) {
-            Ok(0) => "it is so already".to_owned(),
+            Ok(0) => "it is already set".to_owned(),
             Ok(_) => {
                 left.push(one);
                 continue;
@@ -362,7 +362,7 @@ impl Bench<'_> {
         let tried = std::slice::from_ref(helpful);
         let measure = || {
             let layout = TrialPlan::new(&self.plan, tried, rest).map_err(|needed| {
-                anyhow::anyhow!("{rest} are left of the budget, and it needs {needed}")
+                anyhow::anyhow!("the budget has {rest} left, but this needs {needed}")
             })?;
             Ok(self.series(&layout, tried, "together")?.0)
         };
@@ -577,7 +577,7 @@ mod tests {
     fn frames_are_required_only_of_a_plan_that_sends_some() {
         assert!(refuse_frames(&base("'max < 1ms', 'missed = 0'")).is_ok());
         let error = refuse_frames(&base("'lost = 0'")).expect_err("no frames").to_string();
-        assert!(error.starts_with("lost = 0: lost is of frames"), "{error}");
+        assert!(error.starts_with("lost = 0: lost needs frames"), "{error}");
         let network = plans::load("network").expect("a shipped plan");
         assert!(refuse_frames(&network).is_ok());
     }

@@ -30,8 +30,8 @@ const EDGES_MAX: usize = 4_000_000;
 /// line; edges that don't fit into its buffer count as lost. If the scope can't resolve the frequency,
 /// it refuses to give one, and the exit code is 3.
 ///
-/// With several lines rtscope also prints the delay and the phase of each line after the first one. The lines are
-/// all of memory or all GPIO lines. The exit code is that of the first line.
+/// With several lines rtscope also prints the delay and the phase of each line after the first one. The lines must
+/// be all memory lines or all GPIO lines. The exit code is that of the first line.
 ///
 /// The scope runs on the last CPU, with fifo:49 where that is permitted and does no harm. Make the wave on another
 /// CPU.
@@ -92,7 +92,8 @@ fn several(args: &Args, lines: &[String]) -> anyhow::Result<Vec<SeenWave>> {
     let pins = addresses.iter().map(|address| match address {
         Address::Gpio(chip, pin) => Ok((chip.as_str(), pin.as_str())),
         Address::Memory(_) => {
-            let text = "several lines are all memory: or all gpio: lines: they have one scope";
+            let text =
+                "several lines must be all memory: or all gpio:, because one scope reads them all";
             Err(anyhow::Error::from(Refused(text.to_owned())))
         }
         other => Err(WaveError::NotReadable(other.to_string()).into()),
@@ -156,7 +157,7 @@ fn seat(args: &Args) -> anyhow::Result<Seat> {
     let Some(asked) = args.place.scheduling(PRIORITY)? else { return Ok(Seat::best(&cpus, &tree)) };
     spin_is_bearable(asked, &tree)?;
     Ok(match asked.policy {
-        Policy::Other => Seat::ordinary(&cpus, "the scope is an ordinary thread, as was asked"),
+        Policy::Other => Seat::ordinary(&cpus, "the scope is an ordinary thread, as requested"),
         policy if policy.is_real_time() => Seat::real_time(asked.on(cpus)),
         _ => Seat { place: asked.on(cpus), rest: None, finding: None },
     })

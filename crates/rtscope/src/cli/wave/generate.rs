@@ -28,7 +28,7 @@ const LATE_SHOWN: usize = 20;
 ///
 /// With --limit, an edge that is later than the limit is a violation. rtscope
 /// lists the violations. With --alarm, a second line goes high right after a
-/// late edge, and low after the next edge in time. If there is a violation,
+/// late edge, and low after the next edge that is on time. If there is a violation,
 /// the exit code is 2.
 ///
 /// By default the generator is an ordinary thread on any CPU. The method spin
@@ -201,7 +201,7 @@ fn document(args: &Args, made: &Made) -> serde_json::Value {
 fn text(args: &Args, made: &Made) -> String {
     let own = made.frequency_hz().map_or_else(|| "none".to_owned(), exact_hertz);
     let mut text = format!(
-        "{}: {} edges, {} left out; {own} by its own count; latest edge {}\n",
+        "{}: {} edges, {} missed; {own} by its own count; latest edge {}\n",
         args.line,
         grouped(made.edges),
         grouped(made.missed),

@@ -56,7 +56,7 @@ pub(in crate::cli) struct Args {
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let base_ns = args.base.map(|base| base.0);
     if base_ns.is_some_and(|ns| !(100..=10_000_000_000).contains(&ns)) {
-        return Err(Refused("--base: from 100ns to 10s".to_owned()).into());
+        return Err(Refused("--base: must be from 100ns to 10s".to_owned()).into());
     }
     args.line.parse::<Address>()?;
     args.cpu.or_last()?;

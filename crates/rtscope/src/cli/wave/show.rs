@@ -56,7 +56,7 @@ impl Outputs {
         match documents.iter().filter(|goes| **goes).count() {
             0 | 1 => Ok(()),
             _ => {
-                let text = "two documents for standard output: leave out one of --json, --page - and --save -";
+                let text = "only one document can go to standard output: use only one of --json, --page - and --save -";
                 Err(Refused(text.to_owned()))
             }
         }

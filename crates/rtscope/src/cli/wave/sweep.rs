@@ -38,7 +38,7 @@ const LOAD_LIMIT: Nanos = Nanos::from_secs(3_600);
 ///
 /// rtscope raises the requested frequency until the wave is out of tolerance, then bisects to find the
 /// limit. Subjects are c, c-rt, cpp, rust, python and ada (or all of these), and the programs of a university course
-/// (course-c, course-c-rt and course-python). The path of your own program is one, too: rtscope runs it as PROGRAM LINE
+/// (course-c, course-c-rt and course-python). A path to your own program is a subject, too: rtscope runs it as PROGRAM LINE
 /// FREQUENCY. Most subjects need a compiler on this machine.
 ///
 /// Examples:

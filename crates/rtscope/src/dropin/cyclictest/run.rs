@@ -107,7 +107,7 @@ impl Measurement<'_> {
         self.print_results(run, &running.spikes());
         if hit && !self.strict_exit {
             say(
-                "WARN: the threshold was exceeded, yet the exit code is 0 as cyclictest has it; --strict-exit makes it 2",
+                "WARN: the threshold was exceeded, but the exit code is 0, as in cyclictest; --strict-exit makes it 2",
             );
         }
         Ok(code)

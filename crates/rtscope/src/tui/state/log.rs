@@ -50,7 +50,7 @@ impl Log {
         };
         let (tone, text) = match &stamped.event {
             Event::SettingChanged { setting, from, to, .. } => {
-                (Tone::Note, format!("{setting} set to {to}, it was {from}"))
+                (Tone::Note, format!("{setting} set to {to} (was {from})"))
             }
             Event::SettingRestored { setting, to, .. } => {
                 (Tone::Note, format!("{setting} put back to {to}"))

@@ -156,8 +156,5 @@ fn the_log_is_bounded_and_counts_what_matters() {
     assert!(log.entries.len() < 100);
     assert_eq!((log.warnings, log.last_warning.as_deref()), (1, Some("no sample")));
     let last = log.entries.back().expect("an entry");
-    assert_eq!(
-        (last.text.as_str(), last.tone),
-        ("throttling set to -1, it was 950000", Tone::Note)
-    );
+    assert_eq!((last.text.as_str(), last.tone), ("throttling set to -1 (was 950000)", Tone::Note));
 }

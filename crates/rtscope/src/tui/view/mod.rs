@@ -42,8 +42,8 @@ pub(crate) struct Look {
 
 /// The keys, as the last line and the help say them.
 const KEYS: [(&str, &str, &str); 5] = [
-    ("q", "end", "End the run; the report is made as always. So does Ctrl-C."),
-    ("arrows", "CPU", "Select a CPU, or all of them. So does Tab."),
+    ("q", "end", "End the run and write the report. Ctrl-C does the same."),
+    ("arrows", "CPU", "Select a CPU, or all of them. Tab does the same."),
     ("h", "scale", "Histogram: counts on a logarithmic or a linear scale."),
     ("f", "freeze", "Freeze the screen, or go on. The run goes on either way."),
     ("?", "help", "Show or hide this. Escape hides it, too."),

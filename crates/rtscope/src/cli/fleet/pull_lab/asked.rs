@@ -74,8 +74,8 @@ pub(super) fn find(
     required: &[Requirement],
 ) -> AskedTest {
     if let Some(beyond) = test.beyond.first() {
-        let text = "a guest of the lab runs rtscope and nothing else";
-        return AskedTest::Skip(format!("the test asks for {beyond}, and {text}"));
+        let text = "a lab guest runs only rtscope";
+        return AskedTest::Skip(format!("the test asks for {beyond}, but {text}"));
     }
     let known = assigned.iter().find(|(kind, _)| [&test.kind, &test.id].contains(&kind));
     let plan = match known {
@@ -151,9 +151,8 @@ fn shaped(name: &str, test: &JobTest, required: &[Requirement]) -> Result<Plan, 
             }
         }
     }
-    let read = Words::try_parse_from(&words).map_err(|e| {
-        format!("the test's parameters make no sense: {}", first_line(&e.to_string()))
-    })?;
+    let read = Words::try_parse_from(&words)
+        .map_err(|e| format!("can't use the test's parameters: {}", first_line(&e.to_string())))?;
     let plan = read.shape.guest_plan(Some(name), plans::DEFAULT_LAB);
     let mut plan = plan.map_err(|e| first_line(&error_text(&e)))?;
     let requires =

@@ -74,7 +74,7 @@ pub(super) fn run(
         _ if (of.stop)() => FromKernel::Stopped,
         Ok(Some(found)) => found,
         Ok(None) => FromKernel::Failed(format!(
-            "the guest didn't end within {} s of this machine's time",
+            "the guest did not finish within {} s by this machine's clock",
             limit.as_secs()
         )),
         Err(error) => FromKernel::Failed(error_text(&error)),

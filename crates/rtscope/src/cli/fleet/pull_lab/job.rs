@@ -80,7 +80,7 @@ pub(super) fn judge(of: &PullLab<'_>, journal: &mut PullJournal, id: &str) -> an
     journal.step(id, PullStep::Begun)?;
     let tries = journal.job(id).map_or(0, |job| job.tries);
     let outcome = if tries > TRIES_MAX {
-        let text = format!("rtscope was ended {TRIES_MAX} times while it ran this job");
+        let text = format!("rtscope was interrupted {TRIES_MAX} times while it ran this job");
         JobOutcome::failed(INFRASTRUCTURE, text)
     } else {
         note!("{id}: running");
@@ -119,7 +119,7 @@ fn claim(of: &PullLab<'_>, journal: &mut PullJournal, job: &PulledJob) -> anyhow
     let node = match of.api.node(id) {
         Ok(node) => node,
         Err(HttpFailure::Status { code: 404, .. }) => {
-            return Ok(Claimed::Left("KernelCI doesn't know it any more".to_owned()));
+            return Ok(Claimed::Left("KernelCI no longer has this job".to_owned()));
         }
         Err(failure) => return Ok(Claimed::Later(failure)),
     };
@@ -148,7 +148,7 @@ fn claim(of: &PullLab<'_>, journal: &mut PullJournal, job: &PulledJob) -> anyhow
         Ok(node) if text(&node["data"]["job_id"]) == name => Ok(Claimed::Ours(Box::new(node))),
         Ok(node) => Ok(Claimed::Left(format!("it is taken by {}", text(&node["data"]["job_id"])))),
         Err(HttpFailure::Status { code: 400 | 404 | 422, said }) => {
-            Ok(Claimed::Left(format!("KernelCI doesn't let it be taken: {said}")))
+            Ok(Claimed::Left(format!("KernelCI refused to give this job to the lab: {said}")))
         }
         Err(failure) => Ok(Claimed::Later(failure)),
     }
@@ -206,7 +206,7 @@ fn outcome(
         Err(why) => return Ok(JobOutcome::failed(WRONG_JOB, why)),
     };
     let build = patiently(of, || of.api.build(node)).unwrap_or_else(|failure| {
-        note!("{}: its build is not known: {failure}", job.node);
+        note!("{}: can't look up its build: {failure}", job.node);
         None
     });
     let build = build.and_then(|build| {

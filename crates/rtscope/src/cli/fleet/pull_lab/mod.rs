@@ -274,7 +274,7 @@ impl PullLab<'_> {
 fn explained(failure: &HttpFailure, variable: &str) -> String {
     match failure.is_forbidden() {
         true => {
-            format!("{failure}; look at the token ({variable}) and at what KernelCI lets it do")
+            format!("{failure}; check the token ({variable}) and its permissions in KernelCI")
         }
         false => failure.to_string(),
     }

@@ -282,7 +282,7 @@ impl Reader<'_> {
         if self.strict_exit {
             return Stop::Help(crate::exit::USAGE);
         }
-        self.warn("nothing was measured, yet the exit code is 0 as cyclictest has it; --strict-exit makes it 64");
+        self.warn("nothing was measured, but the exit code is 0, as in cyclictest; --strict-exit makes it 64");
         Stop::Help(0)
     }
 
@@ -464,7 +464,7 @@ impl Reader<'_> {
         let text = found.value.as_deref().unwrap_or_default();
         if text.starts_with('-') && !is_number(text) {
             self.warn(&format!(
-                "the priority is {text:?}, the word behind the first p, and counts as 0: write -sm -p 80 or -Sm -p 80"
+                "the priority is {text:?}, the text after the first p, and counts as 0: write -sm -p 80 or -Sm -p 80"
             ));
         }
         let priority = atoi(text);
@@ -515,7 +515,7 @@ impl Reader<'_> {
         }
         let options = &self.options;
         if (0..options.threads).any(|thread| options.interval_of(thread) < 1) {
-            self.warn("an interval below 1 us would keep a CPU busy for ever: it is refused");
+            self.warn("an interval below 1 us would keep a CPU busy forever: use at least 1 us");
             return Err(Stop::Help(1));
         }
         Ok(())

@@ -30,11 +30,11 @@ pub(super) fn removed(message: &str) -> Option<&'static str> {
     };
     match name(message).filter(|_| is_unknown)? {
         "U" | "--numa" => Some(
-            "this option is gone since rt-tests 1.5: write -a -t for one thread on each CPU, whose memory is on \
+            "this option was removed in rt-tests 1.5: write -a -t for one thread on each CPU, whose memory is on \
              its node",
         ),
         name if is_tracer(name) => Some(
-            "this option chose a tracer and is gone since rt-tests 1.5: trace with trace-cmd, and stop the trace \
+            "this option chose a tracer and was removed in rt-tests 1.5: trace with trace-cmd, and stop the trace \
              with -b USEC --tracemark",
         ),
         _ => None,
