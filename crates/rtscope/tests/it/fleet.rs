@@ -337,7 +337,7 @@ fn two_names_for_one_machine_are_refused() {
 fn wrong_places_are_refused_before_anything_is_taken() {
     let room = room(&["one"], PLAN);
     refused(room.path(), "fleet run --on tag=rt", 64, &["no place", "tag=rt", "the file has one"]);
-    refused(room.path(), "fleet list --on rt", 64, &["is no condition"]);
+    refused(room.path(), "fleet list --on rt", 64, &["is not a condition"]);
     refused(room.path(), "fleet list --places none.toml", 1, &["none.toml", "[places.NAME]"]);
     refused(room.path(), "fleet status plan.toml", 64, &["was not written by `rtscope fleet run`"]);
     refused(

@@ -108,7 +108,7 @@ fn imports_belong_to_the_history_with_their_day() {
         text(&output(at, "history show 2 --store h.sqlite").stdout).contains("unknown machine")
     );
     let ours = add(&format!("{} --at 2024-05-31", record_of(at, 3, false)));
-    assert!(text(&ours.stderr).contains("--at is for imports"), "{}", text(&ours.stderr));
+    assert!(text(&ours.stderr).contains("use --at only for imports"), "{}", text(&ours.stderr));
 }
 
 const JSON: &str = r#"{ "file_version": 1, "cmdline:": "cyclictest -q -h 50 --json=x", "rt_test_version:": "2.40",

@@ -309,7 +309,7 @@ fn wrong_requests_are_refused_before_anything_is_measured() {
     refused(at, "network quick", 64, &["sends no frames", "--transport"]);
     refused(at, "network --sleep relative", 64, &["fixed cycle", "--sleep absolute"]);
     refused(at, "network --clock realtime", 64, &["--clock monotonic"]);
-    refused(at, "network --network udp --size 64", 64, &["--network", "leave one out"]);
+    refused(at, "network --network udp --size 64", 64, &["--network", "use only one of them"]);
     refused(at, "run --network tcp", 64, &["is not a way to send frames"]);
     refused(at, "network --require 'lost < 0'", 64, &["never below 0"]);
     refused(at, "network --serve --transport raw", 64, &["--interface eth1"]);

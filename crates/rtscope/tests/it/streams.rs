@@ -243,7 +243,10 @@ fn compare_knows_what_it_was_given() {
         (format!("compare {piscope} {stock}"), "compare a capture with a capture"),
         (format!("compare {piscope} {piscope} -- {piscope}"), "two at a time"),
         (format!("compare --freq 1kHz {stock} {stock}"), "are for captures"),
-        (format!("compare --json --out - {stock}@rest {stock}@disk"), "both write to standard output"),
+        (
+            format!("compare --json --out - {stock}@rest {stock}@disk"),
+            "both write to standard output",
+        ),
     ] {
         refused(here, &arguments, 64, &[why]);
     }

@@ -83,7 +83,7 @@ fn a_gpio_chip_is_made_and_each_line_is_read_back() {
     }
     // The wave's own code on the chip: counts, not times.
     for part in [
-        "left out, 0 refused",
+        "missed, 0 refused",
         "in use by \"rtscope\"",
         "edges: 200 made, 200 seen, 0 lost, 0 merged",
         // The kernel keeps 1,024 for a line.

@@ -53,7 +53,7 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
         ("wave sweep --subject rust --kernel x --from 2kHz --to 1kHz", "--from must be below"),
         ("wave generate led:a --freq 1kHz --kernel x", "only memory:NAME and gpio:sim/N"),
         ("wave generate --freq 1GHz --kernel x", "is not a frequency"),
-        ("run --kernel x --shift 10", "of about 8000 instructions, 8.19 ms"),
+        ("run --kernel x --shift 10", "(about 8000 instructions) 8.19 ms"),
         ("sched --kernel x --shift 6", "take 0 to 5"),
     ] {
         let (code, said) = lab(room.path(), line, &[]);
