@@ -282,10 +282,11 @@ fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {
             .to_owned()
     });
     codes.first()?;
-    let codes = codes.join(", ");
+    let noun = if codes.len() == 1 { "finding" } else { "findings" };
+    let deal = format!("deal with the {noun} {}", codes.join(", "));
     let see = match judgement.verdict {
-        Verdict::Measured => format!("before you rely on the figures, resolve {codes}"),
-        _ => format!("resolve {codes}"),
+        Verdict::Measured => format!("before you rely on the figures, {deal}"),
+        _ => deal,
     };
     let steps: Vec<String> = [Some(see), again, accept].into_iter().flatten().collect();
     Some(steps.join("; ") + ".")

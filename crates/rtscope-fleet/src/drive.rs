@@ -49,10 +49,10 @@ exec "$1/$2/rtscope" fleet-agent "$3" --base "$1" --job "$2" ${4:+"$4"} ${5:+"$5
 const GONE: &str = "\"gone\"";
 
 /// Makes the program of the copy: a new file, which a broken connection's last writer doesn't hold open. Without a copy,
-/// an earlier try made it, and its answer was lost.
+/// an earlier try made it, and its answer was lost. That try may still be running, so the new file has its own name.
 const INSTALL: &str = r#"
 [ ! -e "$1" ] && [ -e "$2" ] && exit 0
-umask 077; cp "$1" "$2.new" && chmod 700 "$2.new" && mv "$2.new" "$2" && rm -f "$1"
+umask 077; cp "$1" "$2.$$" && chmod 700 "$2.$$" && mv "$2.$$" "$2" && rm -f "$1"
 "#;
 
 /// What the script says that takes a place and made nothing there.

@@ -472,8 +472,10 @@ fn refuse_absent_cpus(plan: &Plan, cpus: u32) -> Result<(), LabError> {
     });
     absent.map_or(Ok(()), |absent| {
         Err(LabError::Refused(format!(
-            "the plan measures CPU {absent}, but the guest has only CPU {there}: name others with --cpus, or give \
-             the guest more with --smp"
+            "the plan measures {}, but the guest has only {}: name others with --cpus, or give the guest more with \
+             --smp",
+            absent.named(),
+            there.named()
         )))
     })
 }
@@ -594,7 +596,7 @@ mod tests {
         assert!(refuse_absent_cpus(&plan, 1).is_ok(), "all that there are");
         plan.phases[0].sampler.cpus = CpuChoice::These("1-2".parse().expect("a set"));
         let said = refuse_absent_cpus(&plan, 2).expect_err("refused").to_string();
-        assert!(said.contains("measures CPU 2, but the guest has only CPU 0-1"), "{said}");
+        assert!(said.contains("measures CPU 2, but the guest has only CPUs 0-1"), "{said}");
         assert!(refuse_absent_cpus(&plan, 3).is_ok());
     }
 }

@@ -120,7 +120,8 @@ impl OtherWorkWatch {
         let (kernel_ns, named_ns) = (of(true), of(false));
         let busy_ns: u64 = cpus.iter().map(|cpu| cpu.threads_ns).sum();
         let known_ns = ours_ns + kernel_ns + ours.hidden_ns;
-        let others_ns = named_ns.max(busy_ns.saturating_sub(known_ns));
+        // Ticks of many short processes may add up to more than the CPUs were busy.
+        let others_ns = named_ns.min(busy_ns).max(busy_ns.saturating_sub(known_ns));
         let processes = self.busiest();
         Some(OtherWork { cell, span_ns, ours_ns, kernel_ns, others_ns, cpus, processes })
     }

@@ -182,7 +182,7 @@ impl Coverage {
             slice.end_ns >= slice.start_ns && slice.planned == length_ns / sampled.interval_ns;
         if sampled.is_absolute && !is_on_grid {
             wrong(format!(
-                "a slice from {} to {} says that {} activations were due in it, which contradicts the interval",
+                "a slice from {} to {} says that {} activations were due in it, which contradicts its length and the interval",
                 at(slice.start_ns),
                 at(slice.end_ns),
                 slice.planned

@@ -43,6 +43,12 @@ impl CpuSet {
         self.0.last().copied()
     }
 
+    /// The set in a sentence: `CPU 3` or `CPUs 2-3`.
+    #[must_use]
+    pub fn named(&self) -> String {
+        format!("CPU{} {self}", if self.len() == 1 { "" } else { "s" })
+    }
+
     /// The CPUs of this set that are not in the other.
     #[must_use]
     pub fn without(&self, other: &CpuSet) -> CpuSet {

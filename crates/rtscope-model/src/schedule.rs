@@ -120,7 +120,6 @@ impl fmt::Display for Placement {
         if let Some(budget) = self.budget {
             write!(f, " {} in {}", Nanos(budget.runtime_ns), Nanos(budget.period_ns))?;
         }
-        let plural = if self.cpus.len() == 1 { "" } else { "s" };
-        write!(f, " on CPU{plural} {}", self.cpus)
+        write!(f, " on {}", self.cpus.named())
     }
 }

@@ -111,7 +111,17 @@ pub fn lines_of(text: &str, offsets: impl IntoIterator<Item = usize>) -> Vec<usi
 /// A TOML error with its line, and for an unknown key the nearest known one.
 #[must_use]
 pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
+    problem_at(text, error, error.span().map(|span| span.start))
+}
+
+/// A TOML error of a value that stands at an offset.
+pub(crate) fn problem_at(text: &str, error: &toml::de::Error, at: Option<usize>) -> Problem {
     let message = error.message().trim().to_owned();
+    let line = at.map(|at| line_of(text, at));
+    let line_text = line.and_then(|line| text.lines().nth(line - 1)).unwrap_or_default();
+    if let Some(message) = right_form(&message, line_text) {
+        return Problem { line, ..Problem::new(message) };
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let suggestion = match message.starts_with("unknown ") {
         true => quoted.next().and_then(|wrong| suggest(wrong, quoted)),
@@ -122,7 +132,34 @@ pub fn problem_of(text: &str, error: &toml::de::Error) -> Problem {
     if let Some(value) = message.strip_prefix("unknown variant ") {
         message = format!("unknown value {}", value.replacen(", expected ", ": write ", 1));
     }
-    Problem { line: error.span().map(|span| line_of(text, span.start)), message, suggestion }
+    Problem { line, message, suggestion }
+}
+
+/// How a value of the wrong type is written, for the line that it stands in; none for what that doesn't show.
+fn right_form(message: &str, line: &str) -> Option<String> {
+    let (_, expected) = message.strip_prefix("invalid type: ")?.split_once(", expected ")?;
+    let line = line.trim();
+    if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return (expected == "a sequence").then(|| format!("write [[{name}]] with two brackets"));
+    }
+    let (key, value) = line.split_once('=')?;
+    let (key, value) = (key.trim(), value.trim());
+    let is_plain = |word: &str| !word.is_empty() && !word.contains(['{', '[', '#', '\n']);
+    if !is_plain(key) || key.contains(' ') {
+        return None;
+    }
+    let quoted =
+        if value.starts_with(['"', '\'']) { value.to_owned() } else { format!("\"{value}\"") };
+    let form = match expected {
+        "a string" if is_plain(value) => quoted,
+        "a sequence" if is_plain(value) => format!("[{quoted}]"),
+        "a map" => "{ name = \"value\" }".to_owned(),
+        "a boolean" | "i64" | "an integer" if is_plain(value) => {
+            value.trim_matches(['"', '\'']).to_owned()
+        }
+        _ => return None,
+    };
+    Some(format!("write it as {key} = {form}"))
 }
 
 /// A word as a shell reads it back: in single quotes where it has characters that mean something to a shell.
@@ -164,6 +201,24 @@ pub fn slip<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_told_how_it_is_written() {
+        for (found, line, form) in [
+            ("integer `5`, expected a string", "duration = 5", "duration = \"5\""),
+            ("boolean `false`, expected a string", "throttling = false", "throttling = \"false\""),
+            ("string \"x\", expected a sequence", "load = \"x\"", "load = [\"x\"]"),
+            ("string \"80\", expected i64", "  priority = \"80\"", "priority = 80"),
+            ("sequence, expected a map", "settings = [\"a\"]", "settings = { name = \"value\" }"),
+        ] {
+            let said = right_form(&format!("invalid type: {found}"), line);
+            assert_eq!(said, Some(format!("write it as {form}")));
+        }
+        let said = right_form("invalid type: map, expected a sequence", "[phase]");
+        assert_eq!(said.as_deref(), Some("write [[phase]] with two brackets"));
+        let table = "phase = { duration = 5 }";
+        assert_eq!(right_form("invalid type: integer `5`, expected a string", table), None);
+    }
 
     #[test]
     fn a_wrong_value_is_told_in_the_words_of_a_plan() {

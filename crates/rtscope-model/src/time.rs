@@ -102,6 +102,14 @@ impl Nanos {
         Nanos((self.0 as f64 * factor).round() as u64)
     }
 
+    /// As [`Display`](fmt::Display) shows it where that is exact, else as [`exact`](Nanos::exact): a rounded limit would be
+    /// another one.
+    #[must_use]
+    pub fn unrounded(self) -> String {
+        let [low, high] = [Rounding::Down, Rounding::Up].map(|rounding| self.rounded(rounding));
+        if low == high { low } else { self.exact() }
+    }
+
     /// In the largest unit that keeps it readable: `850 ns`, `12.3 us`, `4.56 ms`, `1 min 30 s`. For a minute or
     /// more, part of a second counts only when rounding up.
     #[must_use]
@@ -271,6 +279,7 @@ mod tests {
         assert_eq!(shown(200_000), ["200 us", "200 us"]);
         assert_eq!(shown(59_960_000_000), ["59.9 s", "60 s"]);
         assert_eq!(shown(90_000_000_001), ["1 min 30 s", "1 min 31 s"]);
+        assert_eq!([200_000, 200_001].map(|ns| Nanos(ns).unrounded()), ["200 us", "200.001us"]);
         let all = [Rounding::Down, Rounding::Nearest, Rounding::Up];
         assert_eq!(all.map(|rounding| rounding.decimals(-1.26, 1)), [-1.3, -1.3, -1.2]);
         assert_eq!(all.map(|rounding| rounding.decimals(0.3, 1)), [0.3; 3]);

@@ -153,7 +153,7 @@ impl CellComparison {
         });
         let limits = self.exceedances.iter().filter_map(|seen| {
             let ratio = seen.ratio.as_ref().filter(is_real)?;
-            Some(format!("{} or more ({})", Nanos(seen.limit_ns), ratio.times()))
+            Some(format!("{} or more ({})", Nanos(seen.limit_ns).unrounded(), ratio.times()))
         });
         let missed = self.missed.iter().filter_map(|missed| missed.ratio.as_ref()).filter(is_real);
         let missed = missed.map(|ratio| format!("missed activations ({})", ratio.times()));
@@ -306,15 +306,18 @@ fn verdict(members: &[Member<'_>], requirement: Requirement) -> Option<Verdict> 
 }
 
 fn verdicts_sentence(requirement: Requirement, a: Verdict, b: Verdict) -> String {
-    let meets = |verdict: Verdict| match verdict {
-        Verdict::Pass => "meets it",
-        Verdict::Fail => "does not meet it",
-        _ => "leaves it open",
+    let meets = |side: &str, verdict: Verdict| match verdict {
+        Verdict::Pass => format!("{side} meets it"),
+        Verdict::Fail => format!("{side} does not meet it"),
+        _ => format!("{side} can't tell"),
     };
-    match a == b {
-        true => format!("{requirement}: each side {}", meets(a)),
-        false => format!("{requirement}: A {}, B {}", meets(a), meets(b)),
-    }
+    let both = match (a, b) {
+        (Verdict::Pass, Verdict::Pass) => "both sides meet it".to_owned(),
+        (Verdict::Fail, Verdict::Fail) => "neither side meets it".to_owned(),
+        (a, b) if a == b => "neither side can tell".to_owned(),
+        (a, b) => format!("{}, {}", meets("A", a), meets("B", b)),
+    };
+    format!("{requirement}: {both}")
 }
 
 /// Wasserstein's distance of two distributions; none where latencies have no bucket.

@@ -170,7 +170,7 @@ impl Exceedances {
 
     /// The same, where the records of A or B are inconclusive although their figures meet the limit: why.
     pub(super) fn sentence_if(&self, withheld: [Option<&str>; 2]) -> Option<String> {
-        let limit = Nanos(self.limit_ns);
+        let limit = Nanos(self.limit_ns).unrounded();
         let counts = format!(
             "{} against {}",
             counted(self.a, self.a_surely, self.a_of),

@@ -160,10 +160,10 @@ fn answer(changes: &[CellComparison], figures: usize, refused: usize) -> String 
     let independent = changes.iter().any(|change| change.basis == Basis::Independent);
     let caveat = if independent { ", if wake-ups are independent" } else { "" };
     let is_by_runs = changes.iter().all(|change| change.basis == Basis::Runs);
-    let alike = match (independent, is_by_runs, changes.iter().any(has_two_runs)) {
+    let alike = match (independent, is_by_runs, changes.iter().any(has_few_runs)) {
         (true, _, _) => "with independent wake-ups and no differences from run to run, ",
         (false, false, _) => "without differences from run to run, ",
-        // Student's t is exact for a normal distribution only, and two runs show nothing of theirs.
+        // Student's t is exact for a normal distribution only, and few runs show nothing of theirs.
         (false, true, true) => "if runs vary normally, ",
         (false, true, false) => "",
     };
@@ -174,24 +174,28 @@ fn answer(changes: &[CellComparison], figures: usize, refused: usize) -> String 
     )
 }
 
-/// Whether a side has just two runs, and the other two or more.
-fn has_two_runs(change: &CellComparison) -> bool {
-    change.a.runs.min(change.b.runs) == ratio::RUNS_MIN
+/// Whether a side has so few runs that a few outliers on one side, by chance, look like a difference.
+fn has_few_runs(change: &CellComparison) -> bool {
+    (ratio::RUNS_MIN..RUNS_ENOUGH).contains(&change.a.runs.min(change.b.runs))
 }
+
+/// From so many runs on each side on, simulations of runs in one of two states call equal systems different in at most
+/// 5 % of comparisons.
+const RUNS_ENOUGH: usize = 4;
 
 /// What the intervals leave out.
 fn basis_note(changes: &[CellComparison]) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
     let note = if any(Basis::Independent) {
-        "the intervals assume independent wake-ups, because a run is shorter than about 5 s or its file does \
-            not contain the order of the latencies. The true intervals are wider, and with one run on a side they \
-            don't include the difference between runs of one system. Take three or more runs on each side, in turn"
+        "the intervals assume independent wake-ups, because a run is shorter than about 5 s, or its file does \
+            not say in which order or at what interval the latencies occurred (import it with --interval). The true intervals are wider, and with one run on a side they \
+            don't include the difference between runs of one system. Take four or more runs on each side, in turn"
     } else if any(Basis::Slices) {
         "with one run on a side, the intervals don't include the difference between runs of one system. Take \
-            three or more runs on each side, in turn"
-    } else if changes.iter().any(has_two_runs) {
-        "with two runs on a side, the intervals are very wide, because two runs hardly show how much runs of one \
-            system differ. Take three or more runs on each side, in turn"
+            four or more runs on each side, in turn"
+    } else if changes.iter().any(has_few_runs) {
+        "with two or three runs on a side, the intervals are wide, because so few runs hardly show how much runs of \
+            one system differ. Take four or more runs on each side, in turn"
     } else {
         return None;
     };

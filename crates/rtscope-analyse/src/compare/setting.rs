@@ -86,8 +86,9 @@ pub(super) fn warning(differences: &[SettingDifference]) -> Option<String> {
             0 => String::new(),
             others => format!(", and in {}", counted(others as u64, "more setting")),
         };
+        let from = if differences.len() == 1 { "that" } else { "any of them" };
         return Some(format!(
-            "the sides differ in {}{more}: a difference in latencies may come from any of them",
+            "the sides differ in {}{more}: a difference in latencies may come from {from}",
             topics.join(", ")
         ));
     }

@@ -110,7 +110,7 @@ const WRONG: [&str; 7] = [
     "No wake-up took 200",
     "A meets 200",
     "figures of A meet",
-    "each side meets",
+    "both sides meet",
     "more on either side",
     "on which CPU",
 ];

@@ -49,12 +49,14 @@ fn headline(scene: &Scene<'_>) -> String {
         return "No latency was recorded".to_owned();
     };
     let histogram = &cell.summary.all.histogram;
+    // A quantile is the upper edge of its bucket, which may lie beyond the maximum of a tool that cuts.
+    let max_ns = histogram.max_ns().unwrap_or(0);
     let half = quantile::estimate(histogram, 500_000_000).map_or(0, |quantile| quantile.value_ns);
     format!(
         "Half of the wake-ups in {} came within {}, the latest after {}",
         cell.summary.name,
-        time(half),
-        time(histogram.max_ns().unwrap_or(0))
+        time(half.min(max_ns)),
+        time(max_ns)
     )
 }
 

@@ -156,7 +156,7 @@ fn headline(scene: &Scene<'_>) -> String {
         }
         .to_owned();
     }
-    if let Some(load) = summaries().find(|load| load.spans == 0) {
+    if let Some(load) = summaries().find(|load| load.spans == 0 || load.work == 0) {
         return format!("The load {} reported no work", load.line);
     }
     if let Some(load) = summaries().find(|load| load.idle_spans > 0) {
@@ -230,6 +230,11 @@ fn panels(scene: &Scene<'_>) -> Vec<Panel> {
         ));
     }
     panels
+}
+
+/// Whether there is nothing to draw.
+pub(super) fn is_empty(scene: &Scene<'_>) -> bool {
+    scene.span_ns().is_none() || panels(scene).is_empty()
 }
 
 fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {

@@ -206,7 +206,14 @@ impl FromStr for PlotKind {
 /// Why a record has nothing to draw; none where it has. [`draw`] draws the reason.
 #[must_use]
 pub fn lacks(kind: PlotKind, record: &Record, judgement: &Judgement) -> Option<&'static str> {
-    kind.lacks(&Scene::new(record, judgement, None))
+    let scene = Scene::new(record, judgement, None);
+    kind.lacks(&scene).or_else(|| match kind {
+        PlotKind::Load => {
+            load::is_empty(&scene).then_some("The record holds no rates of loads and no CPU times")
+        }
+        PlotKind::Losses => None,
+        _ => scene.extremes_ns().is_none().then_some("No latency was recorded"),
+    })
 }
 
 /// Draws a plot of a record as SVG. The same record gives the same bytes.
@@ -275,6 +282,7 @@ mod tests {
             fixture::network().record(),
         ];
         for record in records.iter().chain(&fixture::extreme()) {
+            let judgement = judge(record, &[]);
             for standalone in [true, false] {
                 let options = PlotOptions { standalone, ..PlotOptions::default() };
                 for (kind, svg) in draw_all(record, &options) {
@@ -285,6 +293,8 @@ mod tests {
                     assert!(svg.contains("role=\"img\""), "{name}");
                     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
                     assert_eq!(svg.contains("<style>"), standalone, "{name}");
+                    let is_empty = svg.contains("There is nothing to draw.");
+                    assert_eq!(lacks(kind, record, &judgement).is_some(), is_empty, "{name}");
                     assert!(!svg.contains("<script") && !svg.contains("<img"), "{name}");
                 }
             }

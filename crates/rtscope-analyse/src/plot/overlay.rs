@@ -186,7 +186,7 @@ fn draw_limits(sheet: &mut Sheet, frame: &Frame, x: &Scale, limits: &[u64], name
             let (anchor, dx) =
                 if at + 70.0 < frame.right() { ("start", 5.0) } else { ("end", -5.0) };
             let y = frame.top + 12.0 + 14.0 * n as f64;
-            sheet.svg.label("limit-text", anchor, at + dx, y, &Nanos(limit_ns).to_string());
+            sheet.svg.label("limit-text", anchor, at + dx, y, &Nanos(limit_ns).unrounded());
         }
     }
 }

@@ -180,7 +180,7 @@ fn limits(change: &CellComparison) -> Table {
             (Some(_), Some(_), _) => "nothing to compare".to_owned(),
             _ => "not known".to_owned(),
         };
-        table.row(ratio_row(Nanos(seen.limit_ns).to_string(), counts, seen.ratio.as_ref(), none));
+        table.row(ratio_row(Nanos(seen.limit_ns).unrounded(), counts, seen.ratio.as_ref(), none));
     }
     if let Some(missed) = &change.missed {
         let of = |count, of| counted(Some(count), count, of);
@@ -256,7 +256,7 @@ pub fn text(all: &Comparison, style: Style) -> String {
         }
     }
     if !all.notes.is_empty() {
-        text += "\nKnow\n";
+        text += "\nNotes\n";
         all.notes.iter().for_each(|note| text += &style.paragraph("  - ", 4, note));
     }
     if !all.differences.is_empty() {

@@ -129,6 +129,8 @@ fn value(figure: StatFigure, value: f64) -> String {
         StatFigure::ElapsedNs | StatFigure::Counter(Counted::TaskClockNs) => {
             Nanos(value.max(0.0).round() as u64).to_string()
         }
+        // Beside a mean of few, a percentage of a rounded one would say something else.
+        StatFigure::Counter(_) if value < 100.0 && value.fract() != 0.0 => format!("{value:.1}"),
         StatFigure::Counter(_) => grouped(value.max(0.0).round() as u64),
         StatFigure::CpusUsed | StatFigure::InstructionsPerCycle => format!("{value:.2}"),
         StatFigure::CyclesPerSecond => format!("{:.2} GHz", value / 1e9),

@@ -11,10 +11,10 @@ use rtscope_model::{
 #[must_use]
 pub fn text(document: &SuggestionDocument) -> String {
     let mut text = format!(
-        "for {}, deadline {}, real-time threads on CPUs {}\n",
+        "for {}, deadline {}, real-time threads on {}\n",
         document.purpose,
         Nanos(document.deadline_ns),
-        document.cpus
+        document.cpus.named()
     );
     let (by_rtscope, by_hand): (Vec<&Suggestion>, Vec<&Suggestion>) =
         document.suggestions.iter().partition(|one| one.by_hand.is_none());

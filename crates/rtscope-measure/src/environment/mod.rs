@@ -113,8 +113,8 @@ fn load_average(tree: &Tree) -> Option<[u64; 3]> {
 
 /// Says of CPUs that they are absent.
 pub(crate) fn not_online(absent: &CpuSet, online: &CpuSet) -> String {
-    let (plural, be) = if absent.len() == 1 { ("", "is") } else { ("s", "are") };
-    format!("CPU{plural} {absent} {be} not online: this machine has CPUs {online}")
+    let be = if absent.len() == 1 { "is" } else { "are" };
+    format!("{} {be} not online: this machine has {}", absent.named(), online.named())
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ struct Heading {
     /// The command line of the process, for people.
     #[serde(default)]
     command: String,
+    /// How many changes follow; none in journals of older versions.
+    #[serde(default)]
+    changes: Option<usize>,
 }
 
 /// Where root's journals are kept.
@@ -202,6 +205,8 @@ fn lock(file: &File, within: Duration) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
+    /// What this process changed before and could not restore.
+    earlier: Vec<Change>,
 }
 
 impl Journal {
@@ -212,9 +217,15 @@ impl Journal {
         changes: &[Change],
     ) -> Result<Journal, TuneError> {
         let write = || {
-            let path = dir.join(Owner::own()?.file_name());
-            write_lines(&path, changes)?;
-            Ok(Journal { path })
+            let owner = Owner::own()?;
+            let path = dir.join(owner.file_name());
+            let earlier = match fs::read(&path) {
+                Ok(bytes) => parse(Author::Process(owner), &bytes, path.clone()).changes,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            write_lines(&path, &[&earlier, changes].concat())?;
+            Ok(Journal { path, earlier })
         };
         write().map_err(|source| TuneError::Journal {
             operation: "write a journal to",
@@ -244,11 +255,14 @@ impl Journal {
     /// All is restored but these, in their order.
     pub(super) fn leave(self, changes: &[Change]) {
         // One that stays whole makes a later restore try the others again.
-        let _ = narrow(&self.path, changes);
+        let _ = narrow(&self.path, &[&self.earlier, changes].concat());
     }
 
     /// All is restored.
     pub(super) fn remove(self) {
+        if !self.earlier.is_empty() {
+            return self.leave(&[]);
+        }
         // One that stays makes a later restore look again, and find the old values.
         let _ = fs::remove_file(self.path);
     }
@@ -260,8 +274,9 @@ pub(super) fn narrow(path: &Path, changes: &[Change]) -> io::Result<()> {
     let whole = fs::read_to_string(path)?;
     let first = whole.lines().next().unwrap_or_default();
     let mut text = String::new();
-    if serde_json::from_str::<Heading>(first).is_ok() {
-        text += &format!("{first}\n");
+    if let Ok(heading) = serde_json::from_str::<Heading>(first) {
+        let heading = Heading { changes: Some(changes.len()), ..heading };
+        text += &(serde_json::to_string(&heading)? + "\n");
     }
     for change in changes {
         text += &(serde_json::to_string(change)? + "\n");
@@ -272,7 +287,9 @@ pub(super) fn narrow(path: &Path, changes: &[Change]) -> io::Result<()> {
 fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let command = printable(&words.collect::<Vec<_>>().join(" ")).into_owned();
-    let mut text = serde_json::to_string(&Heading { boot: boot(), command })? + "\n";
+    let mut text =
+        serde_json::to_string(&Heading { boot: boot(), command, changes: Some(changes.len()) })?
+            + "\n";
     for change in changes {
         text += &serde_json::to_string(change)?;
         text.push('\n');
@@ -301,12 +318,16 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 /// Ending of a journal that is being written.
 const PART: &str = "part";
 
-/// Removes what processes were writing when they were killed: they had not changed what it names. Nobody writes a
-/// journal without the lock.
+/// Removes what processes were writing when they were killed: a whole journal that it would have replaced is still
+/// there. A process that lives may be writing without the lock.
 pub(super) fn remove_parts(dir: &Path, _lock: &Lock) {
+    let lives = |path: &Path| match Author::of_file(&path.with_extension("jsonl")) {
+        Some(Author::Process(owner)) => owner.is_alive(),
+        Some(Author::Kept(_)) | None => false,
+    };
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.extension().is_some_and(|ending| ending == PART) {
+        if path.extension().is_some_and(|ending| ending == PART) && !lives(&path) {
             let _ = fs::remove_file(path);
         }
     }
@@ -359,7 +380,7 @@ pub(super) fn named(dir: &Path) -> io::Result<Vec<(Author, PathBuf)>> {
     Ok(found)
 }
 
-/// Whether the folder has a journal of somebody else, which is not believed.
+/// The files called as journals are that are no regular files of this user: they are not believed.
 pub(super) fn find_foreign(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = named(dir)?.into_iter().map(|(_, path)| path).collect();
     paths.retain(|path| !is_own_file(path) && path.symlink_metadata().is_ok());
@@ -401,12 +422,14 @@ pub(super) fn parse(author: Author, bytes: &[u8], path: PathBuf) -> Found {
     if text.is_empty() {
         found.damaged.push("it is empty".to_owned());
     }
+    let mut said = None;
     for (i, line) in text.lines().enumerate() {
         if i == 0
             && let Ok(heading) = serde_json::from_str::<Heading>(line)
         {
             found.of_earlier_boot = heading.boot != boot();
             found.command = printable(&heading.command).into_owned();
+            said = heading.changes;
             continue;
         }
         match serde_json::from_str::<Change>(line) {
@@ -420,8 +443,26 @@ pub(super) fn parse(author: Author, bytes: &[u8], path: PathBuf) -> Found {
             Err(error) => found.damaged.push(format!("line {}: {error}", i + 1)),
         }
     }
+    let lines = found.changes.len() + found.damaged.len();
+    if let Some(said) = said.filter(|said| *said > lines) {
+        found
+            .damaged
+            .push(format!("it was cut: its first line says {said} changes, and it has {lines}"));
+    }
     found
 }
+
+/// The journals that were set aside because they are damaged.
+pub(super) fn find_damaged(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == DAMAGED));
+    paths.sort();
+    paths
+}
+
+/// Ending of a journal that was set aside.
+pub(super) const DAMAGED: &str = "damaged";
 
 /// What others have changed, with who did.
 pub(super) fn changed_by_others(dir: &Path) -> Result<Vec<(Change, Author)>, TuneError> {

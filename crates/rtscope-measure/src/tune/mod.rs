@@ -52,7 +52,8 @@ pub use self::{
     persist::{PersistError, Persisted, persist, persisted, remove_persisted, with_earlier},
     proposal::{Proposal, ProposedChange, propose},
     restore::{
-        Holder, Restored, holders, left_by_root, restore_kept, restore_leftovers, restore_own,
+        Holder, Restored, damaged, holders, left_by_root, restore_kept, restore_leftovers,
+        restore_own,
     },
     setting::{SETTINGS, SettingDescriptor, check},
     status::{ChangedSetting, SettingOwner, status},
@@ -353,14 +354,13 @@ impl Applied {
 }
 
 fn gone(change: &Change, path: &str) -> Finding {
-    let text =
-        format!("{}: {path} disappeared during the run, along with its value", change.setting);
+    let text = format!("{}: {path} disappeared, along with its value", change.setting);
     Finding::new("setting-gone", Weight::Note, text)
 }
 
 fn left_alone(change: &Change, path: &str, found: &str) -> Finding {
     let text = format!(
-        "{}: another program changed {path} to {found} during the run, so rtscope did not restore it; before the run, it was {}",
+        "{}: {path} was changed to {found} by somebody else, so rtscope did not restore it; the original value was {}",
         change.setting, change.old
     );
     Finding::new("setting-changed-elsewhere", Weight::Warning, text)

@@ -10,8 +10,8 @@ use rtscope_sys::{Error, process, tree::Tree};
 use super::{
     change::{Change, ChangeKind},
     journal::{
-        Author, Found, Lock, Owner, find_all, find_foreign, find_left, is_file_of, named, narrow,
-        parse, remove_parts,
+        Author, DAMAGED, Found, Lock, Owner, find_all, find_damaged, find_foreign, find_left,
+        is_file_of, named, narrow, parse, remove_parts,
     },
     request::is_gone,
 };
@@ -91,7 +91,26 @@ impl fmt::Display for Restored {
 /// `.damaged`, so that it is reported once. A journal that isn't this user's is reported until it is removed.
 #[must_use]
 pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
-    restore_all(tree, journal_dir, Found::is_left)
+    let ignored = "it is not a regular file of this user, so rtscope ignores it: remove it";
+    let foreign = find_foreign(journal_dir).unwrap_or_default().into_iter();
+    let foreign = foreign.map(|path| trouble(&path, ignored.to_owned()));
+    foreign.chain(restore_all(tree, journal_dir, Found::is_left)).collect()
+}
+
+/// Journals that were damaged and set aside: what they named and could not be read may still be changed.
+#[must_use]
+pub fn damaged(journal_dir: &Path) -> Vec<PathBuf> {
+    find_damaged(journal_dir)
+}
+
+/// What is wrong with a journal, or with the folder of all.
+fn trouble(path: &Path, error: String) -> Restored {
+    Restored {
+        setting: "journal".to_owned(),
+        path: path.display().to_string(),
+        to: String::new(),
+        error: Some(error),
+    }
 }
 
 /// Restores what `rtscope tune apply --keep` has left changed, the newest first.
@@ -110,25 +129,16 @@ fn restore_all(tree: &Tree, journal_dir: &Path, is_over: impl Fn(&Found) -> bool
     if !journal_dir.exists() {
         return Vec::new();
     }
-    let trouble = |path: &Path, error: String| Restored {
-        setting: "journal".to_owned(),
-        path: path.display().to_string(),
-        to: String::new(),
-        error: Some(error),
-    };
     let lock = match Lock::take(journal_dir) {
         Ok(lock) => lock,
         Err(error) => return vec![trouble(journal_dir, error.to_string())],
     };
     remove_parts(journal_dir, &lock);
-    let found = find_all(journal_dir).and_then(|own| Ok((own, find_foreign(journal_dir)?)));
-    let (journals, foreign) = match found {
-        Ok(found) => found,
+    let journals = match find_all(journal_dir) {
+        Ok(journals) => journals,
         Err(error) => return vec![trouble(journal_dir, error.to_string())],
     };
-    let ignored = "it is not a regular file of this user, so rtscope ignores it: remove it";
-    let mut restored: Vec<Restored> =
-        foreign.iter().map(|path| trouble(path, ignored.to_owned())).collect();
+    let mut restored = Vec::new();
     for journal in journals.iter().rev().filter(|journal| is_over(journal)) {
         restored.extend(journal.damaged.iter().map(|line| trouble(&journal.path, line.clone())));
         let failed = match journal.of_earlier_boot {
@@ -137,7 +147,7 @@ fn restore_all(tree: &Tree, journal_dir: &Path, is_over: impl Fn(&Found) -> bool
         };
         let left = match (failed.is_empty(), journal.damaged.is_empty()) {
             (true, true) => std::fs::remove_file(&journal.path),
-            (true, false) => std::fs::rename(&journal.path, journal.path.with_extension("damaged")),
+            (true, false) => std::fs::rename(&journal.path, journal.path.with_extension(DAMAGED)),
             (false, true) => narrow(&journal.path, &failed),
             (false, false) => Ok(()),
         };
@@ -228,7 +238,7 @@ fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> Ve
             RestoreOutcome::AsBefore | RestoreOutcome::Gone => continue,
             RestoreOutcome::Restored => None,
             RestoreOutcome::ChangedElsewhere(found) => Some(format!(
-                "it has been changed to {found} since, so rtscope leaves it alone; before the run, it was {}",
+                "it has been changed to {found} since, so rtscope leaves it alone; the original value was {}",
                 change.old
             )),
             RestoreOutcome::Failed(why) => {

@@ -54,7 +54,7 @@ pub(super) fn plan(
     if others.is_empty() {
         let text = format!(
             "shield: {} are all that this machine has: leave at least one for everything else",
-            cpus_text(&shielded)
+            shielded.named()
         );
         return Err(Problem::new(text).into());
     }
@@ -118,11 +118,6 @@ impl Sides {
     }
 }
 
-/// "CPU 3" or "CPUs 2-3".
-fn cpus_text(cpus: &CpuSet) -> String {
-    format!("CPU{} {cpus}", if cpus.len() == 1 { "" } else { "s" })
-}
-
 fn folder(path: &str) -> Change {
     let change = Change::file(NAME, path, cgroup::ABSENT, cgroup::MADE);
     Change { kind: ChangeKind::Folder, ..change }
@@ -183,7 +178,7 @@ fn version_1(
     planned.notes.extend(elsewhere.into_iter().map(|(cpuset, count)| {
         let text = format!(
             "shield: {count} threads stay on {}, because they are in the cpuset {cpuset} of another program",
-            cpus_text(&sides.shielded)
+            sides.shielded.named()
         );
         Finding::new("shield-not-moved", Weight::Note, text)
     }));
@@ -264,7 +259,7 @@ fn bound(tree: &Tree, sides: &Sides) -> Option<Finding> {
     (!names.is_empty()).then(|| {
         let text = format!(
             "shield: threads of the kernel that belong to {} stay there: {}",
-            cpus_text(&sides.shielded),
+            sides.shielded.named(),
             names.join(", ")
         );
         Finding::new("shield-bound-threads", Weight::Note, text)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use toml::Spanned;
 
-use crate::text::{Problem, line_of, problem_of};
+use crate::text::{Problem, problem_at, problem_of};
 
 /// Mistakes after which reading ends: a text with so many isn't a plan.
 const MISTAKES_MAX: usize = 50;
@@ -25,7 +25,7 @@ impl<T> Typed<T> {
     /// What is wrong with it.
     pub(crate) fn problem(&self, text: &str) -> Option<Problem> {
         let error = self.read.as_ref().err()?;
-        Some(Problem { line: Some(line_of(text, self.at)), ..problem_of(text, error) })
+        Some(problem_at(text, error, Some(self.at)))
     }
 }
 

@@ -90,8 +90,9 @@ fn plan_ahead(args: &Args) -> anyhow::Result<ExitCode> {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
         return Ok(ExitCode::from(exit::PASS));
     }
-    let limit =
-        args.limit.map_or_else(|| "a latency".to_owned(), |limit| format!("{limit} or more"));
+    let limit = args
+        .limit
+        .map_or_else(|| "a latency".to_owned(), |limit| format!("{} or more", limit.unrounded()));
     let mut text = format!(
         "To claim with 95 % confidence that {limit} occurs at most once in {}, measure for:\n",
         args.once_in
@@ -157,7 +158,8 @@ fn check(args: &Args, run: &std::path::Path, limit: Nanos) -> anyhow::Result<Exi
             text += &format!("This record backs no claim: {} [{}]\n", f.text, f.code)
         });
     }
-    text += &format!("{limit} or more at most once in {}\n", args.once_in);
+    text +=
+        &format!("{} or more at most once in {}\n", limit.unrounded(), args.once_in.unrounded());
     for outcome in &judgement.outcomes {
         text += &format!("  {}: {}\n", outcome.name, answer(outcome));
     }

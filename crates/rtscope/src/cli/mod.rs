@@ -144,8 +144,8 @@ enum Verb {
     ///
     /// Examples:
     ///   rtscope tune suggest
-    ///   rtscope tune apply --dry-run shield=2-3 throttling=off
-    ///   sudo rtscope tune apply shield=2-3 -- ./my-loop
+    ///   rtscope tune apply --dry-run shield=last throttling=off
+    ///   sudo rtscope tune apply shield=last -- ./my-loop
     #[command(subcommand, verbatim_doc_comment)]
     Tune(Later<tune::Verb>),
     /// Restore settings that a killed run left changed

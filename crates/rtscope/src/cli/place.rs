@@ -123,7 +123,8 @@ impl OneCpu {
         let allowed = sched::affinity(sched::SELF)?;
         match self.asked()? {
             Some(cpu) if !allowed.contains(cpu) => Err(Refused(format!(
-                "CPU {cpu} can't be used: this process may use CPUs {allowed}"
+                "CPU {cpu} can't be used: this process may use {}",
+                allowed.named()
             ))
             .into()),
             Some(cpu) => Ok([cpu].into_iter().collect()),

@@ -23,12 +23,20 @@ pub(super) fn main() -> anyhow::Result<ExitCode> {
     for holder in &holders {
         print(&format!("{holder}\n"))?;
     }
+    let damaged = tune::damaged(&own);
+    for path in &damaged {
+        print(&format!(
+            "{} is a damaged journal: check the settings that it names, and remove it\n",
+            path.display()
+        ))?;
+    }
+    let sound = sound && damaged.is_empty();
     print(match (found, sound, holders.is_empty()) {
-        (0, _, true) => "no killed run has left a setting to restore\n",
-        (0, _, false) => "no killed run has left another setting to restore\n",
+        (0, true, true) => "no killed run has left a setting to restore\n",
+        (0, true, false) => "no killed run has left another setting to restore\n",
         (_, true, true) => "every setting is as it was\n",
         (_, true, false) => "every other setting is as it was\n",
-        (_, false, _) => "not every setting is as it was: see above\n",
+        (_, false, _) => "perhaps not every setting is as it was: see above\n",
     })?;
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))
 }

@@ -373,10 +373,10 @@ fn kernel_ci_s_own_package_takes_each_document() {
     assert_eq!(of("killed", "rtscope.lab-quick"), Some(("ERROR".to_owned(), None)));
     assert_eq!(max("killed", "disk"), Some(("MISS".to_owned(), None)));
     refused(here, "export in -f kcidb", 64, &["which kernel it is of", "--build-id"]);
-    refused(here, "export run -f kcidb --origin My-Lab", 64, &["small letters"]);
+    refused(here, "export run -f kcidb --origin My-Lab", 64, &["lower-case letters"]);
     refused(here, "export run -f kcidb --build-id maestro", 64, &["a colon"]);
     refused(here, "export run -f junit --origin my_lab", 64, &["for the format kcidb"]);
-    refused(here, "export run -f kcidb --base-url results", 64, &["not an address of HTTP"]);
+    refused(here, "export run -f kcidb --base-url results", 64, &["not an HTTP address"]);
 }
 
 /// A copy of the record as if it had been cut before its last phase.

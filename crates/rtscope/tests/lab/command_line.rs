@@ -65,7 +65,7 @@ fn what_makes_no_sense_in_a_guest_is_refused_before_one_boots() {
     assert!(code == Some(64) && said.contains("in 50 % of cases; use --seeds 4"), "{said}");
     let bisect = "bisect --good x --bad y --at-most 1h";
     let (code, said) = lab(room.path(), bisect, &["--until", "max < 1ms once in 1h"]);
-    assert!(code == Some(64) && said.contains("hours on the machine"), "{said}");
+    assert!(code == Some(64) && said.contains("hours to check on the real machine"), "{said}");
     // How many CPUs there are shows when the kernel is there.
     if ready_or_skip("what_makes_no_sense_in_a_guest_is_refused_before_one_boots") {
         let (code, said) = lab(room.path(), "run --kernel debian-rt --cpus 3", &[]);

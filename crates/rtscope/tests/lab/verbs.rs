@@ -160,7 +160,7 @@ fn a_verb_that_fails_in_its_guest_says_why() {
     let ran = rtscope(room.path(), &line).arg(any_kernel()).output().expect("starts");
     assert_eq!(ran.status.code(), Some(1), "{}", text(&ran));
     assert!(
-        text(&ran).contains("CPU 7 can't be used: this process may use CPUs 0"),
+        text(&ran).contains("CPU 7 can't be used: this process may use CPU 0"),
         "{}",
         text(&ran)
     );

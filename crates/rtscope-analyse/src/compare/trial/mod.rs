@@ -78,7 +78,9 @@ impl TrialStatistic {
     pub fn name(self) -> String {
         match self {
             TrialStatistic::Latency(statistic) => statistic.to_string(),
-            TrialStatistic::AtOrAbove(limit_ns) => format!("{} or more", Nanos(limit_ns)),
+            TrialStatistic::AtOrAbove(limit_ns) => {
+                format!("{} or more", Nanos(limit_ns).unrounded())
+            }
             TrialStatistic::Missed => "missed".to_owned(),
             TrialStatistic::Late => "late".to_owned(),
             TrialStatistic::Lost => "lost".to_owned(),

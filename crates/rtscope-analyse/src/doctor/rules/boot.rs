@@ -12,7 +12,7 @@ use rtscope_model::{
 
 use super::{
     super::{Examined, Rule, Symptom, Topic, mend},
-    cpus_text, listed,
+    listed,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -176,12 +176,12 @@ fn absent_cpus(x: &Examined<'_>) -> Option<Symptom> {
     };
     let (name, absent) =
         ["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity"].into_iter().find_map(absent)?;
-    let text = format!("{name} names {}, but the CPUs online are {online}", cpus_text(&absent));
+    let text = format!("{name} names {}, but the CPUs online are {online}", absent.named());
     let value = x.parameter(name).unwrap_or_default();
     let mend = mend::boot_edit(
         x.facts,
         &format!("change {name}={value}"),
-        &format!(" so that it names only {}", cpus_text(online)),
+        &format!(" so that it names only {}", online.named()),
     );
     // The kernel leaves out CPUs that it hasn't.
     Some(

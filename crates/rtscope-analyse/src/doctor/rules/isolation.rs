@@ -11,7 +11,7 @@ use rtscope_model::{
 
 use super::{
     super::{Examined, Rule, Symptom, Topic, mend},
-    cpus_text, listed,
+    listed,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -201,7 +201,7 @@ fn irqaffinity(x: &Examined<'_>) -> Option<Symptom> {
         let rest = x.housekeeping();
         let mend = mend::boot(x.facts, &format!("irqaffinity={rest}"));
         Symptom::new(
-            format!("irqaffinity={asked} names {}, which isolcpus isolates", cpus_text(&both)),
+            format!("irqaffinity={asked} names {}, which isolcpus isolates", both.named()),
             mend,
         )
         .shown_by("/proc/cmdline", format!("irqaffinity={asked}"))
@@ -217,7 +217,7 @@ fn default_affinity(x: &Examined<'_>) -> Option<Symptom> {
         x.parameter_cpus("irqaffinity").is_some_and(|asked| !asked.common(&both).is_empty());
     (!both.is_empty() && !is_asked && !x.housekeeping().is_empty()).then(|| {
         let mend = mend::boot(x.facts, &format!("irqaffinity={}", x.housekeeping()));
-        Symptom::new(format!("new interrupts may go to isolated {}", cpus_text(&both)), mend)
+        Symptom::new(format!("new interrupts may go to isolated {}", both.named()), mend)
             .shown_by(format!("/{path}"), x.facts.text(path).unwrap_or_default())
     })
 }
@@ -259,12 +259,9 @@ fn irqs(x: &Examined<'_>) -> Option<Symptom> {
         false => (Severity::High, format!("{away}; {refused}")),
     };
     Some(
-        Symptom::new(
-            format!("interrupts may go to isolated {}: {places}", cpus_text(&isolated)),
-            mend,
-        )
-        .at_most(severity)
-        .shown_by(format!("/proc/irq/{}/smp_affinity_list", first.irq), &first.cpus),
+        Symptom::new(format!("interrupts may go to isolated {}: {places}", isolated.named()), mend)
+            .at_most(severity)
+            .shown_by(format!("/proc/irq/{}/smp_affinity_list", first.irq), &first.cpus),
     )
 }
 
@@ -313,7 +310,7 @@ fn without_nocbs(x: &Examined<'_>) -> Option<Symptom> {
 
 /// "CPU 3 is" or "CPUs 2-3 are".
 fn are(cpus: &CpuSet) -> String {
-    format!("{} {}", cpus_text(cpus), if cpus.len() == 1 { "is" } else { "are" })
+    format!("{} {}", cpus.named(), if cpus.len() == 1 { "is" } else { "are" })
 }
 
 fn nohz_not_isolated(x: &Examined<'_>) -> Option<Symptom> {
@@ -322,7 +319,7 @@ fn nohz_not_isolated(x: &Examined<'_>) -> Option<Symptom> {
     // Without it, the parameter does nothing, which is another finding.
     (!open.is_empty() && !x.not_built("NO_HZ_FULL")).then(|| {
         let mend = mend::boot(x.facts, &format!("isolcpus=managed_irq,domain,{}", cpus.nohz_full));
-        Symptom::new(format!("nohz_full names {}, which isn't isolated", cpus_text(&open)), mend)
+        Symptom::new(format!("nohz_full names {}, which isn't isolated", open.named()), mend)
             .shown_by("/sys/devices/system/cpu/nohz_full", &cpus.nohz_full)
             .shown_by(
                 "/sys/devices/system/cpu/isolated",
@@ -341,7 +338,7 @@ fn rcu_callbacks(x: &Examined<'_>) -> Option<Symptom> {
     let open = isolated.without(&free).without(&x.environment().cpus.nohz_full);
     (!open.is_empty()).then(|| {
         let mend = mend::boot(x.facts, &format!("rcu_nocbs={isolated}"));
-        Symptom::new(format!("RCU callbacks run on isolated {}", cpus_text(&open)), mend).shown_by(
+        Symptom::new(format!("RCU callbacks run on isolated {}", open.named()), mend).shown_by(
             "/proc/cmdline",
             x.parameter("rcu_nocbs")
                 .map_or("no rcu_nocbs".to_owned(), |v| format!("rcu_nocbs={v}")),
@@ -365,7 +362,7 @@ pub(super) fn shares_core(x: &Examined<'_>) -> Option<Symptom> {
         Symptom::new(
             format!(
                 "isolated CPU {cpu} shares its core with {}, which isn't isolated",
-                cpus_text(&beside)
+                beside.named()
             ),
             mend,
         )
@@ -381,7 +378,7 @@ fn workqueues(x: &Examined<'_>) -> Option<Symptom> {
     let both = x.facts.mask(path)?.common(&x.isolated());
     (!both.is_empty() && !x.housekeeping().is_empty()).then(|| {
         Symptom::new(
-            format!("unbound kernel work may run on isolated {}", cpus_text(&both)),
+            format!("unbound kernel work may run on isolated {}", both.named()),
             mend::write(path, &mask_text(&x.housekeeping())),
         )
         .shown_by(format!("/{path}"), x.facts.text(path).unwrap_or_default())
@@ -407,7 +404,7 @@ fn watchdog(x: &Examined<'_>) -> Option<Symptom> {
     let both = mask.common(&x.isolated());
     (!both.is_empty()).then(|| {
         let mend = mend::sysctl("kernel/watchdog_cpumask", &x.housekeeping().to_string());
-        Symptom::new(format!("the watchdog runs on isolated {}", cpus_text(&both)), mend)
+        Symptom::new(format!("the watchdog runs on isolated {}", both.named()), mend)
             .shown_by("/proc/sys/kernel/watchdog_cpumask", mask)
     })
 }

@@ -36,8 +36,3 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
     ];
     tables.into_iter().flatten()
 }
-
-/// "CPU 3" or "CPUs 2-3".
-fn cpus_text(cpus: &rtscope_model::cpu::CpuSet) -> String {
-    format!("CPU{} {cpus}", if cpus.len() == 1 { "" } else { "s" })
-}

@@ -27,15 +27,16 @@ const PROVEN: Nanos = Nanos::from_ms(100);
 
 /// Others used the CPUs in a phase that has no load.
 pub(super) fn not_at_rest(scene: &Scene) -> Option<Finding> {
-    let mut weight = None;
+    let (mut weight, mut named) = (None, Vec::new());
     let places = listed(works(scene, false).filter_map(|work| {
         let (name, worst) = (scene.cell_name(work.cell), rest_weight(scene, work)?);
         weight = weight.max(Some(worst));
+        named.push(work);
         Some(format!("{name} ({})", work_text(work, &measured(scene, work.cell))))
     }))?;
     let text = format!("the machine was not at rest in phases without a load: {places}");
     let advice = "stop these processes, or keep them off the measured CPUs (isolcpus, cpusets)";
-    Some(Finding::new("not-at-rest", weight?, text).advise(or_other_rtscope(scene, false, advice)))
+    Some(Finding::new("not-at-rest", weight?, text).advise(also_other_rtscope(&named, advice)))
 }
 
 /// How a phase without a load is judged; none when it was at rest.
@@ -51,27 +52,25 @@ fn rest_weight(scene: &Scene, work: &OtherWork) -> Option<Weight> {
 
 /// Others used the CPUs beside a load: its figures are those of both.
 pub(super) fn foreign_work(scene: &Scene) -> Option<Finding> {
-    let much = works(scene, true)
-        .filter(|work| work.others_ns >= PROVEN.0 && work.others_share() > REST_SHARE);
-    let places = listed(much.map(|work| {
+    let much: Vec<&OtherWork> = works(scene, true)
+        .filter(|work| work.others_ns >= PROVEN.0 && work.others_share() > REST_SHARE)
+        .collect();
+    let places = listed(much.iter().map(|work| {
         format!("{} ({})", scene.cell_name(work.cell), work_text(work, &CpuSet::default()))
     }))?;
     let text = format!("other processes used the CPUs besides the loads: {places}");
     let advice =
         "stop these processes, because they change the latencies and the rates of the loads";
-    let advice = or_other_rtscope(scene, true, advice);
+    let advice = also_other_rtscope(&much, advice);
     Some(Finding::new("foreign-work", Weight::Warning, text).advise(advice))
 }
 
-/// The advice, or another one where most of the time went to another rtscope: its loads are `load:NAME`.
-fn or_other_rtscope(scene: &Scene, loaded: bool, advice: &str) -> String {
+/// The advice, and more if another rtscope was among the others: its loads are `load:NAME`.
+fn also_other_rtscope(works: &[&OtherWork], advice: &str) -> String {
     let is_rtscope = |name: &str| name == "rtscope" || name.starts_with("load:");
-    let is_most = |work: &OtherWork| {
-        let of_rtscope = work.processes.iter().filter(|process| is_rtscope(&process.name));
-        2 * of_rtscope.map(|process| process.cpu_ns).sum::<u64>() > work.others_ns
-    };
-    match works(scene, loaded).any(|work| work.others_ns >= PROVEN.0 && is_most(work)) {
-        true => "another rtscope is running: measure again when it has ended".to_owned(),
+    let mut processes = works.iter().flat_map(|work| &work.processes);
+    match processes.any(|process| is_rtscope(&process.name)) {
+        true => format!("another rtscope was running: measure when none is. Also, {advice}"),
         false => advice.to_owned(),
     }
 }
@@ -198,9 +197,12 @@ mod tests {
             found.pop().expect("a finding").advice
         };
         for cell in [0, 1] {
-            let other = advice(cell, &[("load:message", 80), ("rtscope", 20), ("cc1", 80)]);
-            assert!(other.starts_with("another rtscope is running"), "{other}");
-            let cc1 = advice(cell, &[("cc1", 100), ("load:message", 80)]);
+            for names in [[("load:message", 80), ("cc1", 90)], [("rtscope", 1), ("cc1", 90)]] {
+                let other = advice(cell, &names);
+                assert!(other.starts_with("another rtscope was running"), "{other}");
+                assert!(other.contains("Also, stop these processes"), "{other}");
+            }
+            let cc1 = advice(cell, &[("cc1", 100)]);
             assert!(cc1.starts_with("stop these processes"), "{cc1}");
         }
     }

@@ -89,7 +89,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "irq-affinity",
         about: "CPUs that interrupts may go to: every interrupt that can be steered, or some by number, name or device",
-        values: "a set of CPUs, for example 0-1; for some interrupts only, for example 0@24, 0@eth0 or 0@nvme*, separated by ;",
+        values: "a set of CPUs, for example 0-1; for some interrupts only, for example 0@24, 0@eth0 or 0@nvme*; write several with ; between them",
         words: &[],
         text: value::interrupts,
         target: Target::Interrupts,
@@ -172,7 +172,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "thread-affinity",
         about: "CPUs of kernel threads, by the pattern of their names",
-        values: "a set of CPUs and a pattern, for example 0@rcu_preempt or 0-1@irq/*eth0*, separated by ;",
+        values: "a set of CPUs and a pattern, for example 0@rcu_preempt or 0-1@irq/*eth0*; write several with ; between them",
         words: &[],
         text: value::thread_cpus,
         target: Target::Threads(ThreadAspect::Cpus),
@@ -180,7 +180,7 @@ pub const SETTINGS: &[SettingDescriptor] = &[
     SettingDescriptor {
         name: "thread-priority",
         about: "policy and priority of kernel threads, by the pattern of their names",
-        values: "a policy and a pattern, for example fifo:50@irq/*eth0* or other:0@ksoftirqd/*, separated by ;",
+        values: "a policy and a pattern, for example fifo:50@irq/*eth0* or other:0@ksoftirqd/*; write several with ; between them",
         words: &[],
         text: value::thread_ranks,
         target: Target::Threads(ThreadAspect::Policy),

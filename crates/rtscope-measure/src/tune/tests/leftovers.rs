@@ -64,7 +64,7 @@ fn what_somebody_else_changed_since_is_left_alone() {
     bench.left(&line("throttling", THROTTLING, "950000", "-1"));
     let [restored] = bench.restore().try_into().expect("one");
     let text = restored.to_string();
-    assert!(text.contains("800000") && text.contains("before the run, it was 950000"), "{text}");
+    assert!(text.contains("800000") && text.contains("the original value was 950000"), "{text}");
     assert_eq!(bench.fake.read(THROTTLING), "800000");
     assert_eq!(bench.journals(), [""; 0]);
 
@@ -199,7 +199,8 @@ fn a_run_that_was_killed_while_it_wrote_its_journal_leaves_nothing_to_do() {
 fn a_torn_journal_is_reported_wherever_it_was_cut() {
     let first = line("throttling", THROTTLING, "950000", "-1");
     let whole = first.clone() + &line("thp", HUGE, "madvise", "never");
-    // At the end of a line, and without its newline, nothing can be seen.
+    // A journal of an older version doesn't say how many changes it has. At the end of a line, and without its newline,
+    // nothing can be seen.
     let ends = [first.len() - 1, first.len(), whole.len() - 1];
     for length in (0..whole.len()).filter(|length| !ends.contains(length)) {
         let bench = Bench::new();
@@ -215,6 +216,25 @@ fn a_torn_journal_is_reported_wherever_it_was_cut() {
 }
 
 #[test]
+fn a_journal_that_lacks_whole_lines_is_reported() {
+    let bench = Bench::new();
+    let applied = bench.applied(&[("throttling", "off"), ("thp", "never")]);
+    let [own] = bench.journals().try_into().expect("one journal");
+    let whole = fs::read_to_string(bench.journals.path().join(own)).expect("a journal");
+    drop(applied);
+    for kept in 1..=2 {
+        bench.left(&whole.split_inclusive('\n').take(kept).collect::<String>());
+        let restored = bench.restore();
+        let cut =
+            |one: &Restored| one.error.as_deref().is_some_and(|why| why.contains("it was cut"));
+        assert!(restored.iter().any(cut), "{kept}: {restored:?}");
+        let aside = bench.journals.path().join("4194999-1.damaged");
+        assert_eq!(damaged(bench.journals.path()), std::slice::from_ref(&aside));
+        fs::remove_file(aside).expect("removed");
+    }
+}
+
+#[test]
 fn a_journal_that_cannot_be_written_leaves_no_part_of_it() {
     let bench = Bench::new();
     let applied = bench.applied(&[("thp", "never")]);
@@ -225,6 +245,22 @@ fn a_journal_that_cannot_be_written_leaves_no_part_of_it() {
     let error = bench.refused(&[("thp", "never")]).to_string();
     assert!(error.contains("write a journal to"), "{error}");
     assert_eq!((bench.fake.read(HUGE), bench.journals()), ("madvise".to_owned(), own));
+}
+
+/// A process may change settings several times, as a plan does in each phase.
+#[test]
+fn what_could_not_be_restored_stays_named_when_the_process_changes_more() {
+    let bench = Bench::new();
+    let first = bench.applied(&[("throttling", "off")]);
+    fs::remove_file(bench.fake.tree.path(THROTTLING)).expect("removed");
+    fs::create_dir(bench.fake.tree.path(THROTTLING)).expect("in its place");
+    first.restore(&mut |_| {});
+    let second = bench.applied(&[("thp", "never")]);
+    second.restore(&mut |_| {});
+    assert_eq!(bench.fake.read(HUGE), "madvise");
+    let [journal] = bench.journals().try_into().expect("one journal");
+    let text = fs::read_to_string(bench.journals.path().join(journal)).expect("a journal");
+    assert!(text.contains("throttling") && !text.contains("thp"), "{text}");
 }
 
 #[test]

@@ -38,8 +38,8 @@ use crate::{
 /// Exit code: that of COMMAND. Without COMMAND: 0 success, 1 error, 64 wrong command line.
 ///
 /// Examples:
-///   rtscope tune apply --dry-run shield=2-3 throttling=off
-///   sudo rtscope tune apply shield=2-3 -- ./my-loop
+///   rtscope tune apply --dry-run shield=last throttling=off
+///   sudo rtscope tune apply shield=last -- ./my-loop
 ///   sudo rtscope tune apply --boot isolcpus=2-3 --boot nohz_full=2-3
 ///   sudo rtscope tune apply --persist --root /mnt/card throttling=off
 ///   sudo rtscope tune apply --keep irq-affinity=0@eth0 thp=never
