@@ -471,11 +471,9 @@ fn refuse_absent_cpus(plan: &Plan, cpus: u32) -> Result<(), LabError> {
         CpuChoice::All | CpuChoice::Last => None,
     });
     absent.map_or(Ok(()), |absent| {
+        let (absent, there) = (absent.named(), there.named());
         Err(LabError::Refused(format!(
-            "the plan measures {}, but the guest has only {}: name others with --cpus, or give the guest more with \
-             --smp",
-            absent.named(),
-            there.named()
+            "the plan measures {absent}, but the guest has only {there}: name others with --cpus, or add some with --smp"
         )))
     })
 }
