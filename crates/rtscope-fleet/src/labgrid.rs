@@ -85,7 +85,8 @@ impl Coordinator {
     /// Gives a place back that this user has; one that is free, or somebody else's, stays as it is.
     pub(crate) fn release(&self, place: &str) -> Result<(), FleetError> {
         match self.ask::<PlaceAnswer>(&["release", place])?.problem {
-            Some(problem) => Err(FleetError::said(&problem)),
+            // The coordinator, or what it asks, may come back.
+            Some(problem) => Err(FleetError::Connection(problem)),
             None => Ok(()),
         }
     }

@@ -65,22 +65,38 @@ pub fn document(record: &ExplainRecord) -> Value {
 /// What was seen, in one sentence.
 fn headline(record: &ExplainRecord, all: &Judged) -> String {
     let activations: u64 = record.threads.iter().map(|thread| thread.activations).sum();
+    let unseen = unseen(record);
+    // Of a few it goes without saying: a limit below the table has their number.
+    let among = match unseen * UNSEEN_FEW > activations {
+        true => format!(
+            ", in the {} of {} that the kernel shows",
+            grouped(activations),
+            counted(activations + unseen, "activation")
+        ),
+        false => String::new(),
+    };
     let Some(worst) = all.spikes.first() else {
         return match (activations, record.above) {
             (0, _) => format!("No thread of {} was woken", record.program),
             (_, Some(above)) => {
-                format!(
-                    "None of {} was late by {above} or more",
-                    counted(activations, "activation")
-                )
+                let of = counted(activations, "activation");
+                format!("None of {of} was late by {above} or more{among}")
             }
-            (_, None) => "Nothing was late".to_owned(),
+            (_, None) => format!("Nothing was late{among}"),
         };
     };
     let cause = worst.causes().into_iter().next().map_or_else(String::new, |piece| {
         format!(". Of this, {} us were {}, {}", us(piece.ns), piece.kind.text(), piece.name)
     });
-    format!("{} was {} us late at worst{cause}", worst.name, us(worst.latency_ns))
+    format!("{} was {} us late at worst{among}{cause}", worst.name, us(worst.latency_ns))
+}
+
+/// The headline names the activations that nothing is known about from one in so many on.
+const UNSEEN_FEW: u64 = 10;
+
+/// Activations that no event shows.
+fn unseen(record: &ExplainRecord) -> u64 {
+    record.threads.iter().map(|thread| thread.unseen).sum()
 }
 
 /// Which activations the culprits are summed over.
@@ -128,7 +144,7 @@ fn limits(record: &ExplainRecord) -> Vec<String> {
             record.missing.join(", ")
         ));
     }
-    let unseen: u64 = record.threads.iter().map(|thread| thread.unseen).sum();
+    let unseen = unseen(record);
     if unseen > 0 {
         all.push(format!(
             "The kernel recorded no switch for {}: nothing is known about them.",
@@ -468,6 +484,24 @@ mod tests {
             ExplainRecord { wall_ahead_ns: Some(1_795_887_300_000_000_000), ..record() };
         assert_eq!(clock_time(&with_clock, 1_500_000_000).as_deref(), Some("17:35:01.500 UTC"));
         assert_eq!(clock_time(&record(), 1_500_000_000), None);
+    }
+
+    #[test]
+    fn the_headline_says_how_many_activations_the_kernel_hides() {
+        let said = |activations: u64, unseen: u64| {
+            let thread = json!({
+                "tid": 7, "name": "x", "priority": 19, "activations": activations, "by_timer": 0,
+                "unseen": unseen, "late": 0, "latency_ns_max": 0, "latency_ns_sum": 0,
+            });
+            let threads = vec![serde_json::from_value(thread).expect("a thread")];
+            let record = ExplainRecord { threads, ..record() };
+            headline(&record, &judged(&record))
+        };
+        assert_eq!(said(1_000, 100), "Nothing was late");
+        assert_eq!(
+            said(32, 771),
+            "Nothing was late, in the 32 of 803 activations that the kernel shows"
+        );
     }
 
     #[test]

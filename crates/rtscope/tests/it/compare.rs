@@ -78,7 +78,7 @@ fn a_labs_folder(lab: &std::path::Path, seeds: u32) {
 fn the_seeds_of_a_labs_folder_are_runs_and_the_run_is_the_unit() {
     for (seeds, basis, note) in [
         (1, "independent", Some("with one run on a side")),
-        (2, "runs", Some("with two runs on a side")),
+        (2, "runs", Some("with two or three runs on a side")),
         (5, "runs", None),
     ] {
         let folder = folder();

@@ -360,7 +360,7 @@ fn every_suggestion_is_a_setting_with_a_value() {
             }
         }
         let shown = said(&output(room.path(), &format!("tune suggest --root {}", root.display())));
-        assert!(shown.contains("real-time threads on CPUs"), "{shown}");
+        assert!(shown.contains("real-time threads on CPU"), "{shown}");
     }
     assert!(settings > 20, "{settings}");
 }

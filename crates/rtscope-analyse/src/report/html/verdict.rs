@@ -268,7 +268,8 @@ fn facts(record: &Record, judgement: &Judgement) -> Vec<Fact> {
         _ => None,
     }) {
         let name = if record.is_imported() { "Imported" } else { "Started" };
-        facts.push(Fact::new(name, wall_clock.clone()));
+        // It may only be wrapped between day and time.
+        facts.push(Fact::new(name, wall_clock.replace('T', " ").replace('Z', " UTC")));
     }
     if record.is_imported() {
         facts.extend(imported(record));
