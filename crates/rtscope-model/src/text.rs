@@ -144,7 +144,7 @@ fn right_form(message: &str, line: &str) -> Option<String> {
     }
     let (key, value) = line.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
-    let is_plain = |word: &str| !word.is_empty() && !word.contains(['{', '[', '#', '\n']);
+    let is_plain = |word: &str| !word.is_empty() && !word.contains(['{', '[', '#']);
     if !is_plain(key) || key.contains(' ') {
         return None;
     }

@@ -188,8 +188,9 @@ fn basis_note(changes: &[CellComparison]) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
     let note = if any(Basis::Independent) {
         "the intervals assume independent wake-ups, because a run is shorter than about 5 s, or its file doesn't \
-            say when the latencies occurred (import gets the interval with --interval). The true intervals are wider, and with one run on a side they \
-            don't include the difference between runs of one system. Take four or more runs on each side, in turn"
+            say when the latencies occurred (import gets the interval with --interval). The true intervals are \
+            wider, and with one run on a side they don't include the difference between runs of one system. Take \
+            four or more runs on each side, in turn"
     } else if any(Basis::Slices) {
         "with one run on a side, the intervals don't include the difference between runs of one system. Take \
             four or more runs on each side, in turn"

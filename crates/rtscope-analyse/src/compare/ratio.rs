@@ -18,6 +18,9 @@ use crate::statistics::dependence::IntervalRefusal;
 /// Chance that the ratio lies beyond one end.
 const TAIL: f64 = 0.025;
 
+/// The chance from which on a difference may be none.
+pub(super) const ALLOWED: f64 = 0.05;
+
 /// Runs of each side from which on the run is the unit.
 pub(super) const RUNS_MIN: usize = 2;
 
@@ -58,7 +61,7 @@ impl Chance {
     /// Whether the difference is real, at 5 % for all figures of the comparison together.
     #[must_use]
     pub fn is_different(self) -> bool {
-        self.p_adjusted < 0.05
+        self.p_adjusted < ALLOWED
     }
 }
 

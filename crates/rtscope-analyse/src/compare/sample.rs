@@ -229,12 +229,12 @@ impl Buckets {
     /// The first of the buckets from which the share `1 - p` of these counts is reached, as nearly as the
     /// edges of buckets allow. Some of them are reached: beyond the last there is nothing to tell apart.
     pub(super) fn edge_near(&self, counts: &[u64], p: f64) -> usize {
-        let rank = counts.iter().sum::<u64>() as f64 * p;
-        let mut below = 0.0;
+        let total = counts.iter().sum::<u64>() as f64;
+        let (rank, mut below) = (total * p, 0.0);
         for (at, &count) in counts.iter().enumerate() {
             let after = below + count as f64;
             if after >= rank {
-                let is_last = counts[at + 1..].iter().all(|count| *count == 0);
+                let is_last = after >= total;
                 return if is_last || rank - below <= after - rank { at } else { at + 1 };
             }
             below = after;

@@ -47,7 +47,7 @@ pub(super) fn differences(
         |runs: &[ComparedRun<'_>], topic: &str| runs.iter().all(|run| is_known(run.record, topic));
     let shown =
         |values: Option<&BTreeSet<String>>, runs: &[ComparedRun<'_>], topic: &str| match values {
-            Some(values) => values.iter().cloned().collect::<Vec<_>>().join(" / "),
+            Some(values) => joined(values),
             None if known(runs, topic) => "not set".to_owned(),
             None => "not known".to_owned(),
         };
@@ -262,8 +262,7 @@ fn run_settings_of(pair: &Pair<'_>) -> Vec<SettingDifference> {
             None if member.run.record.is_imported() => "not known".to_owned(),
             None => "not set".to_owned(),
         };
-        let values: BTreeSet<String> = members.iter().map(value).collect();
-        values.into_iter().collect::<Vec<_>>().join(" / ")
+        joined(&members.iter().map(value).collect())
     };
     let names: BTreeSet<String> =
         pair.a.iter().chain(&pair.b).flat_map(of).map(|set| set.0).collect();
@@ -307,7 +306,12 @@ fn lines(members: &[Member<'_>]) -> String {
         let lines: Vec<&str> = member.cell.loads.iter().map(|load| load.line.as_str()).collect();
         if lines.is_empty() { "none".to_owned() } else { lines.join(" + ") }
     };
-    members.iter().map(line).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" / ")
+    joined(&members.iter().map(line).collect())
+}
+
+/// Several values of a side, joined by a stroke.
+fn joined(values: &BTreeSet<String>) -> String {
+    values.iter().map(String::as_str).collect::<Vec<_>>().join(" / ")
 }
 
 /// The mean rate of a load over a side's runs; none where it is not known.

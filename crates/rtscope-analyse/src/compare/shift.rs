@@ -24,9 +24,6 @@ use crate::{
 /// Quantiles that are compared, as far as both sides reach.
 const QUANTILES: [u32; 5] = [500_000_000, 990_000_000, 999_000_000, 999_900_000, 999_990_000];
 
-/// The chance from which on a test doesn't refute that a quantile stayed where it was.
-pub(super) const ALLOWED: f64 = 0.05;
-
 /// Latencies that must lie above a quantile on both sides.
 const ABOVE_MIN: f64 = 10.0;
 
@@ -124,7 +121,7 @@ fn at_quantile(buckets: &Buckets, a: &Sample<'_>, b: &Sample<'_>, parts: u32) ->
     shift.high_ns = shift.high_ns.map(|high_ns| high_ns + more);
     // A side that saw no burst seems to know its quantile better than it does. What the test of 0 doesn't refute
     // belongs to the interval.
-    if shift.chance.is_some_and(|chance| chance.p >= ALLOWED) {
+    if shift.chance.is_some_and(|chance| chance.p >= ratio::ALLOWED) {
         shift.low_ns = shift.low_ns.map(|low_ns| low_ns.min(0.0));
         shift.high_ns = shift.high_ns.map(|high_ns| high_ns.max(0.0));
     }

@@ -440,7 +440,7 @@ fn what_chance_explains_is_in_the_interval() {
         for shift in &compared_at(&[run(seed)], &[run(seed + 12)], None, &[]).changes[0].shifts {
             let holds_0 = shift.low_ns.is_none_or(|low| low <= 0.0)
                 && shift.high_ns.is_none_or(|high| high >= 0.0);
-            let is_explained = shift.chance.is_some_and(|chance| chance.p >= shift::ALLOWED);
+            let is_explained = shift.chance.is_some_and(|chance| chance.p >= ratio::ALLOWED);
             assert!(holds_0 || !is_explained, "{seed}: {shift:?}");
         }
     }

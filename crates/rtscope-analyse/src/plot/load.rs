@@ -232,6 +232,9 @@ fn panels(scene: &Scene<'_>) -> Vec<Panel> {
     panels
 }
 
+/// Why there is nothing to draw.
+pub(super) const NONE: &str = "The record holds no rates of loads and no CPU times";
+
 /// Whether there is nothing to draw.
 pub(super) fn is_empty(scene: &Scene<'_>) -> bool {
     scene.span_ns().is_none() || panels(scene).is_empty()
@@ -241,7 +244,7 @@ fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let mut sheet = Sheet::new(PlotKind::Load, scene, options, &headline(scene));
     let panels = panels(scene);
     let (Some(span), false) = (scene.span_ns(), panels.is_empty()) else {
-        sheet.nothing("The record holds no rates of loads and no CPU times.");
+        sheet.nothing(&format!("{NONE}."));
         return sheet.finish("There is nothing to draw.");
     };
     let cpus = panels.iter().find(|panel| !panel.of_loads);

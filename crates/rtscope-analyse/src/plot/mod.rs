@@ -208,9 +208,7 @@ impl FromStr for PlotKind {
 pub fn lacks(kind: PlotKind, record: &Record, judgement: &Judgement) -> Option<&'static str> {
     let scene = Scene::new(record, judgement, None);
     kind.lacks(&scene).or_else(|| match kind {
-        PlotKind::Load => {
-            load::is_empty(&scene).then_some("The record holds no rates of loads and no CPU times")
-        }
+        PlotKind::Load => load::is_empty(&scene).then_some(load::NONE),
         PlotKind::Losses => None,
         _ => scene.extremes_ns().is_none().then_some("No latency was recorded"),
     })

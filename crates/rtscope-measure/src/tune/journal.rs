@@ -452,9 +452,10 @@ pub(super) fn parse(author: Author, bytes: &[u8], path: PathBuf) -> Found {
     found
 }
 
-/// The journals that were set aside because they are damaged.
-pub(super) fn find_damaged(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+/// Journals that were damaged and set aside: what they named and could not be read may still be changed.
+#[must_use]
+pub fn damaged(journal_dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(journal_dir).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == DAMAGED));
     paths.sort();

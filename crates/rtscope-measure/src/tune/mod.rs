@@ -48,12 +48,11 @@ use self::{
 };
 pub use self::{
     error::TuneError,
-    journal::{JOURNALS_OF_ROOT, journal_dir},
+    journal::{JOURNALS_OF_ROOT, damaged, journal_dir},
     persist::{PersistError, Persisted, persist, persisted, remove_persisted, with_earlier},
     proposal::{Proposal, ProposedChange, propose},
     restore::{
-        Holder, Restored, damaged, holders, left_by_root, restore_kept, restore_leftovers,
-        restore_own,
+        Holder, Restored, holders, left_by_root, restore_kept, restore_leftovers, restore_own,
     },
     setting::{SETTINGS, SettingDescriptor, check},
     status::{ChangedSetting, SettingOwner, status},

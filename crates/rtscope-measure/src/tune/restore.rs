@@ -10,8 +10,8 @@ use rtscope_sys::{Error, process, tree::Tree};
 use super::{
     change::{Change, ChangeKind},
     journal::{
-        Author, DAMAGED, Found, Lock, Owner, find_all, find_damaged, find_foreign, find_left,
-        is_file_of, named, narrow, parse, remove_parts,
+        Author, DAMAGED, Found, Lock, Owner, find_all, find_foreign, find_left, is_file_of, named,
+        narrow, parse, remove_parts,
     },
     request::is_gone,
 };
@@ -95,12 +95,6 @@ pub fn restore_leftovers(tree: &Tree, journal_dir: &Path) -> Vec<Restored> {
     let foreign = find_foreign(journal_dir).unwrap_or_default().into_iter();
     let foreign = foreign.map(|path| trouble(&path, ignored.to_owned()));
     foreign.chain(restore_all(tree, journal_dir, Found::is_left)).collect()
-}
-
-/// Journals that were damaged and set aside: what they named and could not be read may still be changed.
-#[must_use]
-pub fn damaged(journal_dir: &Path) -> Vec<PathBuf> {
-    find_damaged(journal_dir)
 }
 
 /// What is wrong with a journal, or with the folder of all.
