@@ -80,6 +80,18 @@ struct Sampled {
 struct Unanswered {
     count: u64,
     waited_ns: u64,
+    /// The thread woke again in the same cell, so it is known how long they waited.
+    is_back: bool,
+}
+
+impl Unanswered {
+    fn add(&mut self, slice: &Slice) {
+        self.is_back = slice.recorded > 0;
+        if !self.is_back {
+            self.count += slice.missed;
+            self.waited_ns = self.waited_ns.max(slice.omitted_extent.max_ns);
+        }
+    }
 }
 
 /// The first few of several places.
@@ -163,13 +175,9 @@ impl Coverage {
     pub fn add(&mut self, slice: &Slice) {
         let Some(fresh) = self.expected.sampled.get(&slice.thread) else { return };
         if let Scope::Cell(cell) = slice.scope
-            && slice.recorded == 0
-            && slice.missed > 0
             && slice.frames.is_none()
         {
-            let unanswered = self.unanswered.entry((cell, slice.thread)).or_default();
-            unanswered.count += slice.missed;
-            unanswered.waited_ns = unanswered.waited_ns.max(slice.omitted_extent.max_ns);
+            self.unanswered.entry((cell, slice.thread)).or_default().add(slice);
         }
         if !fresh.stands {
             return;
@@ -304,7 +312,10 @@ impl Coverage {
             let known = threads.iter().find(|known| known.thread == thread);
             known.map_or_else(|| format!("thread {thread}"), &label)
         };
-        [self.gaps_finding(&name), self.unanswered_finding(&name)].into_iter().flatten().collect()
+        [self.gaps_finding(&name), self.unanswered_finding(&name), self.late_start_finding(&name)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn gaps_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
@@ -327,31 +338,41 @@ impl Coverage {
     }
 
     fn unanswered_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
+        let places = self.unanswered_places(name, false)?;
+        let text = format!(
+            "activations were due in a phase but never answered in it. They count as missed, with the time \
+                that they are known to have waited: {places}"
+        );
+        Some(Finding::new("unanswered", Weight::PreventsPass, text).advise(
+            "find out what held the CPU, for example a real-time load above the sampler's priority",
+        ))
+    }
+
+    fn late_start_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
+        let places = self.unanswered_places(name, true)?;
+        let text = format!(
+            "a thread was already late when its phase began, so the first activations of the phase count as \
+                missed: {places}"
+        );
+        Some(Finding::new("late-at-start", Weight::Warning, text))
+    }
+
+    /// Where activations had no answer, and the thread woke again in the phase, or didn't. None without any.
+    fn unanswered_places(&self, name: &impl Fn(u32) -> String, is_back: bool) -> Option<String> {
+        let bound = if is_back { "up to" } else { "at least" };
         let place = |(&(cell, thread), found): (&(u32, u32), &Unanswered)| {
             let phase = self.expected.cells.get(&cell).map_or("", |span| &span.name);
-            format!(
-                "{} in {} ({}, waited at least {})",
-                name(thread),
-                quoted(phase),
-                found.count,
-                Nanos(found.waited_ns)
-            )
+            let (count, waited) = (found.count, Nanos(found.waited_ns));
+            format!("{} in {} ({count}, waited {bound} {waited})", name(thread), quoted(phase))
         };
-        let places: Vec<String> = self.unanswered.iter().take(NAMED).map(place).collect();
-        let more = match self.unanswered.len() - places.len() {
+        let is_such = |found: &Unanswered| found.count > 0 && found.is_back == is_back;
+        let found = || self.unanswered.iter().filter(|(_, found)| is_such(found));
+        let places: Vec<String> = found().take(NAMED).map(place).collect();
+        let more = match found().count() - places.len() {
             0 => String::new(),
             n => format!(", and {n} more"),
         };
-        let text = format!(
-            "activations were due in a phase but never answered in it. They count as missed, with the time \
-                that they are known to have waited: {}{more}",
-            places.join(", ")
-        );
-        (!places.is_empty()).then(|| {
-            Finding::new("unanswered", Weight::PreventsPass, text).advise(
-                "find out what held the CPU, for example a real-time load above the sampler's priority",
-            )
-        })
+        (!places.is_empty()).then(|| places.join(", ") + &more)
     }
 }
 

@@ -23,8 +23,9 @@ pub(crate) struct Cover {
     pub(crate) offset_ns: u64,
     /// The first expiry that no slice has told of.
     next_ns: u64,
-    /// When the worst activation of the last slice was answered, and its latency.
-    answered_ns: u64,
+    /// When the last activation was answered that was late enough to swallow others.
+    late_answered_ns: u64,
+    /// The largest latency of the last slice.
     latency_ns: u64,
     /// Missed activations that were not expanded into the corrected histogram.
     pub(crate) unexpanded: u64,
@@ -34,7 +35,7 @@ impl Cover {
     /// Of a thread that has told of nothing, nor will before it starts.
     pub(crate) fn new(layout: Layout, offset_ns: u64) -> Cover {
         let next_ns = u64::MAX;
-        Cover { layout, offset_ns, next_ns, answered_ns: 0, latency_ns: 0, unexpanded: 0 }
+        Cover { layout, offset_ns, next_ns, late_answered_ns: 0, latency_ns: 0, unexpanded: 0 }
     }
 
     /// The session starts at an instant.
@@ -50,18 +51,17 @@ impl Cover {
         taken: Taken,
         mut sink: impl FnMut(Slice),
     ) {
-        let Taken { slice, lost_before } = taken;
+        let Taken { slice, lost_before, late_answered_ns } = taken;
         // What found no slot was answered, and is counted by the thread.
         if lost_before == 0
             && let Some(interval_ns) = of.grid_ns
         {
-            // The thread woke in the interval before the slice; if the activation that it was late for
-            // is the last slice's worst, that tells the very instant.
-            let woke_ns = self.answered_ns.max(slice.start_ns.saturating_sub(interval_ns));
+            // The thread woke in the interval before the slice, or answered too late for what it swallowed.
+            let woke_ns = self.late_answered_ns.max(slice.start_ns.saturating_sub(interval_ns));
             self.missing(of, shared, slice.start_ns, woke_ns, &mut sink);
         }
         self.next_ns = slice.end_ns;
-        self.answered_ns = slice.max_at_ns.saturating_add(slice.max_ns);
+        self.late_answered_ns = late_answered_ns;
         self.latency_ns = slice.max_ns;
         sink(slice);
     }

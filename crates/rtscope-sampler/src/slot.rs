@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     missed: u64,
     measured: Counts,
     omitted: Counts,
+    /// When the last activation was answered that was late enough to swallow others; 0 before the first.
+    late_answered_ns: u64,
     max_at_ns: u64,
     max_cpu: u32,
     /// The worst latencies so far; 0 where there are fewer.
@@ -202,6 +204,7 @@ impl Slot {
             missed: 0,
             measured: Counts::new(layout),
             omitted: Counts::new(layout),
+            late_answered_ns: 0,
             max_at_ns: 0,
             max_cpu: 0,
             worst_ns: [0; WORST],
@@ -267,6 +270,7 @@ impl Slot {
         let missed = late.missed.min(left_ns / beat.interval_ns);
         self.end_ns = late.instant_ns + (missed + 1) * beat.interval_ns;
         self.missed += missed;
+        self.late_answered_ns = late.answered_ns;
         let expanded = expanded(missed);
         for nth in 1..=expanded {
             let due_ns = beat.due_ns(late.instant_ns + nth * beat.interval_ns);
@@ -310,7 +314,12 @@ impl Slot {
         self.omitted.reset();
         (self.worst_ns, self.least_worst_ns) = ([0; WORST], 0);
         (self.missed, self.early, self.migrations) = (0, 0, 0);
-        Some(Taken { slice: slice?, lost_before: self.lost_before })
+        let late_answered_ns = std::mem::take(&mut self.late_answered_ns);
+        Some(Taken {
+            slice: slice?,
+            lost_before: self.lost_before,
+            late_answered_ns: late_answered_ns.saturating_sub(of.origin_ns),
+        })
     }
 }
 
@@ -351,6 +360,9 @@ pub struct Taken {
     pub slice: Slice,
     /// Activations since the slice before this one that were answered and found no slot.
     pub lost_before: u64,
+    /// When the last activation was answered that was late enough to swallow others, which may belong to a later
+    /// slice; relative to the start of the run, and 0 when there is none.
+    pub late_answered_ns: u64,
 }
 
 /// The sampling thread's end: the slot in use and the rings.

@@ -167,7 +167,7 @@ fn figures(summary: &Summary) -> Option<String> {
     let least = if worst.is_at_least() { "at least " } else { "" };
     let missed: u64 = sums().map(|sum| sum.missed).sum();
     let mut text = format!("      max {least}{}, missed {missed}", Nanos(worst.worst_ns()));
-    let open = summary.lanes.iter().filter(|(_, sum)| sum.open_ns > 0);
+    let open = summary.lanes.iter().filter(|(_, sum)| sum.awaits);
     let open: Vec<&str> = open.map(|(label, _)| label.as_str()).collect();
     if !open.is_empty() {
         text += &format!(", a wake-up unanswered on {}", open.join(", "));
@@ -196,7 +196,7 @@ mod tests {
         event::{Bounds, EndReason},
         finding::Finding,
         histogram::Layout,
-        slice::Slice,
+        slice::{Scope, Slice},
     };
 
     use super::*;
@@ -257,6 +257,27 @@ mod tests {
         at(5_200, Script::live(None, 2, 3_000, 5_200 * 1_000_000));
         let expected = "      max at least 3.2 s, missed 0, a wake-up unanswered on CPU 1";
         assert_eq!(said, ["[1/3] rest: 5 s", expected]);
+    }
+
+    #[test]
+    fn a_thread_that_was_late_at_the_start_of_a_phase_is_not_said_to_wait() {
+        let mut lines = Lines::new(&plan(), false);
+        let mut said = Vec::new();
+        let mut at = |ms: u64, event| {
+            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
+        };
+        at(0, session_started(0, 1));
+        at(0, thread_placed(0, 0));
+        at(0, Event::PhaseStarted { cell: 0, name: "rest".to_owned() });
+        let (place, end_ns) = ((0, Scope::Cell(0)), 5_000_000_000);
+        let waits = [9_000_000, 8_000_000].into_iter();
+        let span_ns = (0, 2_000_000);
+        at(2, Event::Slice(Slice::unanswered(place, Layout::default(), span_ns, 2, waits)));
+        at(5_000, Event::Slice(Slice { end_ns, ..slice(0, 0, Layout::default(), &[4_000]) }));
+        let bounds = Some(Bounds { from_ns: 0, to_ns: end_ns });
+        at(5_010, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
+        at(5_200, Script::live(None, 1, 3_000, 5_200 * 1_000_000));
+        assert_eq!(said, ["[1/3] rest: 5 s", "      max at least 9 ms, missed 2"]);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub struct SideFigures {
     pub p50_ns: Option<u64>,
     /// The largest of this side's runs. It is a single latency, so it is no basis for a comparison.
     pub max_ns: u64,
-    /// Whether it is a lower bound: how long an unanswered activation had waited so far.
+    /// Whether it is a lower bound: how long a missed activation had waited so far.
     pub max_is_at_least: bool,
 }
 

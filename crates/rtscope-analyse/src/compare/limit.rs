@@ -199,7 +199,7 @@ impl Exceedances {
         let waited = [("A", self.a_waited_ns), ("B", self.b_waited_ns)];
         let waited = waited.into_iter().filter_map(|(side, waited_ns)| {
             let waited = Nanos(waited_ns?);
-            Some(format!("; an unanswered activation of {side} had waited at least {waited}"))
+            Some(format!("; a missed activation of {side} had waited at least {waited}"))
         });
         let waited: String = waited.collect();
         let than = match (self.a, self.b) {

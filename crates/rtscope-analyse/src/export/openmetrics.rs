@@ -89,7 +89,7 @@ fn families(subjects: &[&Exported<'_>]) -> String {
         (
             format!("{family}_max_is_at_least"),
             "",
-            "1 where the largest latency is a lower bound: how long an unanswered activation had waited so far.",
+            "1 where the largest latency is a lower bound: how long a missed activation had waited so far.",
             of_rows(&|row| row.max_is_at_least().then(|| "1".to_owned())),
         ),
         (

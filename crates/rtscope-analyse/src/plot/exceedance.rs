@@ -53,10 +53,9 @@ fn headline(scene: &Scene<'_>) -> String {
         let waited_ns = row.max_ns().filter(|&max_ns| max_ns >= limit.limit_ns);
         let (name, limit) = (&cell.summary.name, time(limit.limit_ns));
         return match (at_most, waited_ns, row.effective()) {
-            (0, Some(waited_ns), _) => format!(
-                "In {name}, an activation that nobody answered had waited at least {}",
-                time(waited_ns)
-            ),
+            (0, Some(waited_ns), _) => {
+                format!("In {name}, a missed activation had waited at least {}", time(waited_ns))
+            }
             (0, None, Ok(effective)) => format!(
                 "No wake-up took {limit} or more: at 95 % that is at most {} in {name}",
                 one_in(poisson_high(0) / effective as f64, Rounding::Up)

@@ -3,6 +3,7 @@
 use rtscope_model::{
     environment::RealTimeThread,
     event::{Bounds, Event},
+    finding::Weight,
     histogram::{Histogram, Layout},
     record::{Files, Record},
     schedule::Policy,
@@ -180,8 +181,10 @@ fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
     assert_eq!(judgement.verdict, Verdict::Fail);
     assert_eq!(
         judgement.reasons,
-        ["rest, max < 5ms: the maximum is at least 9,997,000.000 us, the time that an unanswered \
-          activation had waited"]
+        [
+            "rest, max < 5ms: the maximum is at least 9,997,000.000 us, the time that a missed activation \
+          had waited"
+        ]
     );
     let codes: Vec<&str> = judgement.findings.iter().map(|f| f.code.as_str()).collect();
     assert_eq!(codes, ["unanswered"]);
@@ -201,6 +204,50 @@ fn a_starved_phase_fails_with_the_stall_as_its_maximum() {
     let told = findings.iter().find(|finding| finding.code == "unanswered").expect("told");
     assert!(told.advice.contains("held the CPU: spinner (8, fifo 99)"), "{}", told.advice);
     assert_eq!(judgement.cells[0].all.max_ns(), Some(longest_ns));
+}
+
+/// A stall that began before the phase took the first 20 ms of it.
+fn late_at_start(plan: &str) -> Run {
+    let mut run = bounded(Run::new(plan, 1).cell(0, &[&[10_000; 9_980]]).end(), 10 * SECOND_NS);
+    let from_ns = 20 * INTERVAL_NS;
+    for slice in &mut run.slices {
+        (slice.start_ns, slice.end_ns) = (slice.start_ns + from_ns, slice.end_ns + from_ns);
+        slice.max_at_ns += from_ns;
+    }
+    let place = (run.slices[0].thread, run.slices[0].scope);
+    let waits = (0..20).map(|n| from_ns - n * INTERVAL_NS);
+    run.slices.insert(0, Slice::unanswered(place, Layout::default(), (0, from_ns), 20, waits));
+    run
+}
+
+#[test]
+fn a_thread_that_was_late_when_its_phase_began_and_came_back_is_no_silent_one() {
+    let plan = PLAN.replace("5ms", "25ms");
+    let findings = judged(&late_at_start(&plan).files()).findings;
+    let [told] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!((&*told.code, told.weight), ("late-at-start", Weight::Warning));
+    assert!(
+        told.text.ends_with("missed: CPU 0 in \"rest\" (20, waited up to 20 ms)"),
+        "{}",
+        told.text
+    );
+    // What waited longer than the limit refutes it.
+    let judgement = judged(&late_at_start(PLAN).files());
+    assert_eq!(judgement.verdict, Verdict::Fail);
+    assert!(judgement.reasons[0].contains("at least 20,000.000 us"), "{:?}", judgement.reasons);
+}
+
+#[test]
+fn a_thread_that_fell_silent_again_is_a_silent_one() {
+    let mut run = late_at_start(PLAN);
+    let last = run.slices.pop().expect("a slice");
+    let span_ns = (last.start_ns, last.end_ns);
+    let waits = (0..last.planned).map(|n| (last.planned - n) * INTERVAL_NS);
+    let place = (last.thread, last.scope);
+    run.slices.push(Slice::unanswered(place, Layout::default(), span_ns, last.planned, waits));
+    let codes: Vec<String> = judged(&run.files()).findings.into_iter().map(|f| f.code).collect();
+    assert!(codes.contains(&"unanswered".to_owned()), "{codes:?}");
+    assert!(!codes.contains(&"late-at-start".to_owned()), "{codes:?}");
 }
 
 #[test]

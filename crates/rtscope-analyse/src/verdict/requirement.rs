@@ -119,7 +119,7 @@ fn max(cell: &CellSummary, limit_ns: u64) -> Option<Answer> {
         // How long it would have waited in the end is not known: only a limit that it reached is decided.
         let verdict = if max_ns < limit_ns { Verdict::Inconclusive } else { Verdict::Fail };
         let sentence = format!(
-            "the maximum is at least {}, the time that an unanswered activation had waited",
+            "the maximum is at least {}, the time that a missed activation had waited",
             exact_us(max_ns)
         );
         return Some((verdict, sentence));

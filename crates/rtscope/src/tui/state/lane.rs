@@ -57,6 +57,8 @@ pub(crate) struct Sum {
     pub(crate) max_ns: u64,
     /// How long an activation had waited at least that nothing has answered.
     pub(crate) open_ns: u64,
+    /// The last of these still waits: its thread hasn't woken since in the phase.
+    pub(crate) awaits: bool,
     /// The first expiry that no slice has told of; 0 without a slice.
     end_ns: u64,
 }
@@ -78,12 +80,14 @@ impl Sum {
         let due_ns = self.end_ns.max(bounds.from_ns);
         if due_ns.saturating_add(2 * interval_ns) < bounds.to_ns {
             self.open_ns = self.open_ns.max(now_ns.saturating_sub(due_ns));
+            self.awaits = true;
         }
     }
 
     pub(super) fn add(&mut self, slice: &Slice) {
         self.end_ns = self.end_ns.max(slice.end_ns);
-        if slice.recorded == 0 {
+        self.awaits = slice.recorded == 0;
+        if self.awaits {
             self.open_ns = self.open_ns.max(slice.omitted_extent.max_ns);
         }
         self.recorded += slice.recorded;

@@ -1,0 +1,95 @@
+//! Stalls that are open when a cell begins or ends.
+
+use super::*;
+
+/// Four wake-ups at 10 us, one due at 14 ms that is 30 ms late, two more; meanwhile cells begin and end.
+fn stalled(turns_ms: &[u64], stop_ms: Option<u64>) -> Vec<Step> {
+    let mut steps = steps(&[10_000, 10_000, 10_000, 10_000, 30_000_000, 10_000, 10_000]);
+    steps[4].turns_ns = turns_ms.iter().map(|ms| ms * 1_000_000).collect();
+    steps[4].stop_ns = stop_ms.map(|ms| ms * 1_000_000);
+    steps
+}
+
+/// Of a cell: planned, recorded, missed, the largest measured and omitted latency in ms, and the smallest
+/// omitted.
+fn figures(ran: &Ran, cell: u32) -> [u64; 6] {
+    let slices = ran.slices.iter().filter(|slice| slice.scope == Scope::Cell(cell));
+    slices.fold([0, 0, 0, 0, 0, u64::MAX], |[planned, recorded, missed, max, most, least], s| {
+        let omitted = s.omitted_extent;
+        [
+            planned + s.planned,
+            recorded + s.recorded,
+            missed + s.missed,
+            max.max(s.max_ns / 1_000_000),
+            most.max(omitted.max_ns / 1_000_000),
+            if s.missed > 0 { least.min(omitted.min_ns / 1_000_000) } else { least },
+        ]
+    })
+}
+
+#[test]
+fn a_stall_that_is_open_when_its_cell_ends_is_a_latency_of_that_cell() {
+    let ran = play(&beat(), &in_cell(None), stalled(&[20], None));
+    // Due from 10 to 19 ms; those from 15 to 19 ms were swallowed and waited until 44 ms.
+    assert_eq!(figures(&ran, 0), [10, 5, 5, 30, 29, 25]);
+    assert!(ran.slices.iter().all(Slice::adds_up));
+}
+
+#[test]
+fn a_stall_that_is_open_at_the_stop_is_a_latency_of_its_cell() {
+    let ran = play(&beat(), &in_cell(None), stalled(&[], Some(20)));
+    assert_eq!(figures(&ran, 0), [10, 5, 5, 30, 29, 25]);
+}
+
+#[test]
+fn a_stall_before_a_cell_is_not_its_latency_but_what_it_swallowed_there_is_missed() {
+    let ran = play(&beat(), &Shared::new(1), stalled(&[20], None));
+    // Due from 20 ms on: 20 to 44 ms were swallowed, the last of them at its very expiry not.
+    assert_eq!(figures(&ran, 0), [26, 2, 24, 0, 24, 1]);
+}
+
+#[test]
+fn what_a_stall_before_a_cell_swallowed_waited_until_the_very_answer() {
+    // A worse stall before it says nothing about this one: due at 52 ms, answered at 82.4 ms.
+    let mut steps = steps(&[10_000, 40_000_000, 10_000, 30_400_000, 10_000]);
+    steps[3].turns_ns = vec![60_000_000];
+    let ran = play(&beat(), &Shared::new(1), steps);
+    assert_eq!(figures(&ran, 0)[..3], [24, 1, 23]);
+    let extent = ran.slices.iter().find(|slice| slice.missed == 23).expect("missed").omitted_extent;
+    assert_eq!((extent.min_ns, extent.max_ns), (400_000, 22_400_000));
+}
+
+#[test]
+fn a_cell_that_a_thread_slept_through_is_missed() {
+    let shared = Shared::new(2);
+    shared.enter(0, None);
+    let ran = play(&beat(), &shared, stalled(&[20, 25, 30], None));
+    assert_eq!(figures(&ran, 0), [10, 5, 5, 30, 29, 25]);
+    assert_eq!(figures(&ran, 1), [5, 0, 5, 0, 19, 15]);
+}
+
+#[test]
+fn a_relative_sleep_keeps_an_open_stall_too() {
+    let relative = Beat { sleep: Sleep::Relative, ..beat() };
+    let ran = play(&relative, &in_cell(None), stalled(&[20], None));
+    assert_eq!(figures(&ran, 0), [5, 5, 0, 30, 0, u64::MAX]);
+}
+
+#[test]
+fn a_thread_that_never_wakes_has_missed_the_whole_cell() {
+    let shared = in_cell(None);
+    shared.end_cell(1, 20 * INTERVAL_NS);
+    let unanswered = |grid_ns| {
+        let sampled = SlotOwner { thread: 3, origin_ns: 0, grid_ns, cells: &[7] };
+        let mut cover = Cover::new(LAYOUT, 0);
+        cover.start(10 * INTERVAL_NS);
+        let mut slices = Vec::new();
+        cover.close(&sampled, &shared, 500 * INTERVAL_NS, |slice| slices.push(slice));
+        assert_eq!((slices.len(), slices[0].scope, slices[0].thread), (1, Scope::Cell(7), 3));
+        let slice = &slices[0];
+        assert!(slice.adds_up());
+        (slice.planned, slice.missed, slice.omitted_extent.max_ns / INTERVAL_NS)
+    };
+    assert_eq!(unanswered(Some(INTERVAL_NS)), (10, 10, 490));
+    assert_eq!(unanswered(None), (1, 1, 490));
+}
