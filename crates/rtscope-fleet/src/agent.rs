@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_sys::{fork::signal, process};
+use rtscope_sys::{fork::signal, process, whole::write_anew};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -171,9 +171,7 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     }
     let end = run_end(hold, status, began.elapsed());
     let text = serde_json::to_vec(&end).unwrap_or_default();
-    let part = hold.path("ended.part");
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, hold.path(ENDED)));
-    written.map_err(FleetError::file("write", hold.path(ENDED)))?;
+    write_anew(&hold.path(ENDED), &text).map_err(FleetError::file("write", hold.path(ENDED)))?;
     while !ends() {
         thread::sleep(LOOK);
     }

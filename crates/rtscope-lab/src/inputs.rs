@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rtscope_sys::whole::write_anew;
 use serde::{Deserialize, Serialize};
 
 use crate::{digest::key_of, error::LabError, links::stays_below, qemu::GuestSpec};
@@ -89,9 +90,8 @@ impl Inputs {
 
     pub(crate) fn write(&self, folder: &Path) -> Result<(), LabError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        let (part, path) = (format!("{INPUTS}.part"), folder.join(INPUTS));
-        write(folder, &part, text.as_bytes())?;
-        fs::rename(folder.join(part), &path).map_err(LabError::file("write", &path))
+        let path = folder.join(INPUTS);
+        write_anew(&path, text.as_bytes()).map_err(LabError::file("write", &path))
     }
 }
 

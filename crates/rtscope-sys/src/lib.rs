@@ -40,6 +40,7 @@ pub mod thread;
 pub mod timer;
 pub mod tracefs;
 pub mod tree;
+pub mod whole;
 pub mod xdp;
 
 pub use error::Error;

@@ -201,19 +201,6 @@ impl Tree {
     }
 }
 
-/// A new file in the place of whatever has its name, without following a link there.
-///
-/// # Errors
-///
-/// When it can't be made, or a folder has its name.
-pub fn create_anew(path: &Path) -> io::Result<fs::File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    fs::OpenOptions::new().write(true).create_new(true).open(path)
-}
-
 /// The steps of a path, the last first. What leads above the root stays there.
 fn steps(path: &Path) -> Vec<PathBuf> {
     let is_step =
@@ -291,7 +278,8 @@ mod tests {
         symlink("etc", tree.path("here")).expect("linked");
         let place = tree.place_of_name("here/a").expect("a place");
         assert_eq!(place, tree.path("etc/a"));
-        io::Write::write_all(&mut create_anew(&place).expect("made"), b"new").expect("written");
+        io::Write::write_all(&mut crate::whole::create_anew(&place).expect("made"), b"new")
+            .expect("written");
         assert_eq!(fs::read_to_string(&place).expect("a file"), "new");
         assert_eq!(fs::read_to_string(outside).expect("a file"), "of this machine");
     }

@@ -7,6 +7,8 @@ use rtscope_measure::{
 };
 use rtscope_sys::tree::Tree;
 
+use crate::output::{print, shown};
+
 /// From here on a panic of any thread restores what this process has changed: a release ends at once.
 pub(crate) fn restore_on_panic() {
     let say_where = std::panic::take_hook();
@@ -27,6 +29,18 @@ pub(crate) fn restore() -> (usize, bool) {
     }
     let (found, sound) = said(&tune::restore_leftovers(&Tree::default(), &tune::journal_dir()));
     (found + instances.len(), sound)
+}
+
+/// Says which journals can't tell what to restore, for as long as they are there. Whether there is none.
+pub(crate) fn no_damaged_journal() -> anyhow::Result<bool> {
+    let damaged = tune::damaged(&tune::journal_dir());
+    for path in &damaged {
+        print(&format!(
+            "{} is a damaged journal: check the settings that it names, and remove it\n",
+            shown(path)
+        ))?;
+    }
+    Ok(damaged.is_empty())
 }
 
 /// Says what became of settings. How many there were, and whether all are as they were.

@@ -29,6 +29,7 @@ use rtscope_model::{
     record::Record,
     verdict::Requirement,
 };
+use rtscope_sys::whole::{write_anew, write_whole};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -246,14 +247,13 @@ pub(crate) fn write_in(
 ) -> anyhow::Result<PathBuf> {
     make_folder(folder)?;
     let path = folder.join(name);
-    recorder::write_into(folder, name, document.as_ref())
+    write_anew(&path, document.as_ref())
         .with_context(|| format!("can't write {}", path.display()))?;
     Ok(path)
 }
 
 pub(crate) fn write(path: &Path, document: impl AsRef<[u8]>) -> anyhow::Result<()> {
-    recorder::write_whole(path, document.as_ref())
-        .with_context(|| format!("can't write {}", path.display()))
+    write_whole(path, document.as_ref()).with_context(|| format!("can't write {}", path.display()))
 }
 
 pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {

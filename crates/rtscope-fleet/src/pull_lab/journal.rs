@@ -8,6 +8,7 @@ use std::{
 };
 
 use rtscope_model::printable;
+use rtscope_sys::whole::write_to_disk;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +194,7 @@ impl PullJournal {
         }
         timestamp.clone_into(&mut self.cursor.timestamp);
         let text = serde_json::to_string(&self.cursor).unwrap_or_default() + "\n";
-        write_whole(&self.folder.join(CURSOR), text.as_bytes())
+        store(&self.folder.join(CURSOR), text.as_bytes())
     }
 
     /// A job, if an event named it before.
@@ -245,7 +246,7 @@ impl PullJournal {
         };
         let old = String::from_utf8_lossy(&old);
         let text: String = old.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
-        write_whole(&path, text.as_bytes())?;
+        store(&path, text.as_bytes())?;
         self.file = appended(&path)?;
         Ok(())
     }
@@ -267,7 +268,7 @@ fn read_cursor(path: &Path, api: &str, runtime: &str) -> Result<EventCursor, Fle
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             // Named from the first moment on, so that no other lab takes the folder.
             let text = serde_json::to_string(&new).unwrap_or_default() + "\n";
-            return write_whole(path, text.as_bytes()).map(|()| new);
+            return store(path, text.as_bytes()).map(|()| new);
         }
         text => text.map_err(FleetError::file("read", path))?,
     };
@@ -290,22 +291,13 @@ fn read_cursor(path: &Path, api: &str, runtime: &str) -> Result<EventCursor, Fle
     Ok(found)
 }
 
-/// Writes a file beside the one that it replaces, to the disk.
+/// Writes a file of the runtime whole or not at all, to the disk.
 ///
 /// # Errors
 ///
 /// It can't be written.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FleetError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
-    let write = || {
-        let mut file = File::create(&part)?;
-        file.write_all(bytes)?;
-        file.sync_data()?;
-        fs::rename(&part, path)
-    };
-    write().map_err(FleetError::file("write", path))
+pub fn store(path: &Path, bytes: &[u8]) -> Result<(), FleetError> {
+    write_to_disk(path, bytes, 0o644).map_err(FleetError::file("write", path))
 }
 
 #[cfg(test)]

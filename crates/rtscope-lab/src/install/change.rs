@@ -10,7 +10,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use rtscope_sys::tree::create_anew;
+use rtscope_sys::whole::create_anew;
 
 use super::{
     below,

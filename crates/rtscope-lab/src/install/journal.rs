@@ -15,7 +15,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use rtscope_sys::tree::create_anew;
+use rtscope_sys::whole::create_anew;
 use rustix::{fs::FallocateFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 

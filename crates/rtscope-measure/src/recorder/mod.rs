@@ -16,7 +16,6 @@ mod file;
 mod rewrite;
 mod source;
 mod sync;
-mod whole;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,14 +28,11 @@ use std::{
     },
 };
 
+pub use self::source::{ReadError, RecordFiles, read_plan};
 use self::{
     file::{Appender, RawFile},
     rewrite::{Rewritten, SliceFile},
     sync::Syncer,
-};
-pub use self::{
-    source::{ReadError, RecordFiles, read_plan},
-    whole::{write_into, write_whole},
 };
 use rtscope_model::{
     chain::checksum,
@@ -48,6 +44,7 @@ use rtscope_model::{
     record::{CellSum, Files, Histograms, JUDGED_HERE, Spans, limits_ns, span_length_ns},
     slice::{RawSample, Scope, Slice},
 };
+use rtscope_sys::whole::write_anew;
 
 /// What went wrong with a record's folder.
 #[derive(Debug, thiserror::Error)]
@@ -274,7 +271,7 @@ impl Recorder {
 
     /// Writes a whole file by way of a second name, so that it is never half there.
     fn write(&mut self, name: &'static str, text: String) {
-        let outcome = write_into(&self.folder, name, text.as_bytes());
+        let outcome = write_anew(&self.folder.join(name), text.as_bytes());
         if outcome.is_ok() {
             self.unwritten.remove(name);
             self.sync(name);
@@ -413,7 +410,7 @@ pub fn store(folder: &Path, files: &Files) -> Result<(), RecordError> {
     let whole = whole.filter(|(_, text)| !text.is_empty());
     let slices = files.slices.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     for (name, text) in slices.chain(whole) {
-        write_into(folder, name, text.as_bytes()).map_err(failed)?;
+        write_anew(&folder.join(name), text.as_bytes()).map_err(failed)?;
     }
     Ok(())
 }

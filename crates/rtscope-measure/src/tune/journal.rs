@@ -7,14 +7,14 @@
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write},
+    io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use rtscope_model::printable::printable;
-use rtscope_sys::{process, tree::Tree};
+use rtscope_sys::{process, tree::Tree, whole::write_to_disk};
 use serde::{Deserialize, Serialize};
 
 use super::{change::Change, error::TuneError};
@@ -281,7 +281,7 @@ pub(super) fn narrow(path: &Path, changes: &[Change]) -> io::Result<()> {
     for change in changes {
         text += &(serde_json::to_string(change)? + "\n");
     }
-    write_whole(path, &text)
+    write_to_disk(path, text.as_bytes(), 0o600)
 }
 
 fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
@@ -294,34 +294,16 @@ fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
         text += &serde_json::to_string(change)?;
         text.push('\n');
     }
-    write_whole(path, &text)
+    write_to_disk(path, text.as_bytes(), 0o600)
 }
 
-/// Writes a file for its owner only, whole or not at all. It is on the disk when this returns.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let part = path.with_extension(PART);
-    let _ = fs::remove_file(&part);
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&part, path)?;
-        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
-    };
-    let written = write();
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written
-}
-
-/// Ending of a journal that is being written.
+/// Ending of a journal that is being written: see [`rtscope_sys::whole`].
 const PART: &str = "part";
 
 /// Removes what processes were writing when they were killed: a whole journal that it would have replaced is still
 /// there. A process that lives may be writing without the lock.
 pub(super) fn remove_parts(dir: &Path, _lock: &Lock) {
-    let lives = |path: &Path| match Author::of_file(&path.with_extension("jsonl")) {
+    let lives = |part: &Path| match Author::of_file(&part.with_extension("")) {
         Some(Author::Process(owner)) => owner.is_alive(),
         Some(Author::Kept(_)) | None => false,
     };

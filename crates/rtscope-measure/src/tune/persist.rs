@@ -7,13 +7,13 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, Read, Write},
+    io::{self, Read},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
 use rtscope_model::text::shell_word;
-use rtscope_sys::tree::{Tree, create_anew};
+use rtscope_sys::{tree::Tree, whole::write_to_disk};
 
 use super::service;
 
@@ -326,17 +326,8 @@ fn is_whole(text: &str) -> bool {
 fn put(path: &Path, text: &str, way: StartWay) -> Result<(), PersistError> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(failed("make", folder))?;
-    let part = path.with_extension("rtscope-part");
-    let write = || {
-        let mut file = create_anew(&part)?;
-        file.write_all(text.as_bytes())?;
-        let mode = if way == StartWay::Systemd { 0o644 } else { 0o755 };
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        file.sync_all()?;
-        fs::rename(&part, path)?;
-        fs::File::open(folder)?.sync_all()
-    };
-    write().map_err(failed("write", path))
+    let mode = if way == StartWay::Systemd { 0o644 } else { 0o755 };
+    write_to_disk(path, text.as_bytes(), mode).map_err(failed("write", path))
 }
 
 /// What `systemctl enable` does, and `update-rc.d`.
@@ -474,11 +465,10 @@ mod tests {
     fn links_and_pipes_of_a_card_do_not_lead_to_this_machine() {
         let host = tempfile::tempdir().expect("a folder");
         let (file, folder) = (host.path().join("shadow"), host.path().join("etc"));
-        let systemd = "etc/systemd/system/rtscope-tune";
         for (name, target) in [
             ("etc", &folder),
             ("etc/systemd/system/multi-user.target.wants", &folder),
-            (&format!("{systemd}.rtscope-part"), &file),
+            (&format!("{UNIT}.part"), &file),
             (UNIT, &file),
             (WANTS, &file),
         ] {

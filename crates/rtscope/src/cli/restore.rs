@@ -23,14 +23,7 @@ pub(super) fn main() -> anyhow::Result<ExitCode> {
     for holder in &holders {
         print(&format!("{holder}\n"))?;
     }
-    let damaged = tune::damaged(&own);
-    for path in &damaged {
-        print(&format!(
-            "{} is a damaged journal: check the settings that it names, and remove it\n",
-            path.display()
-        ))?;
-    }
-    let sound = sound && damaged.is_empty();
+    let sound = leftovers::no_damaged_journal()? && sound;
     print(match (found, sound, holders.is_empty()) {
         (0, true, true) => "no killed run has left a setting to restore\n",
         (0, true, false) => "no killed run has left another setting to restore\n",

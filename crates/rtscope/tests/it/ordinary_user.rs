@@ -17,6 +17,7 @@ fn as_nobody(folder: &std::path::Path, arguments: &str) -> std::process::Output 
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
         .arg(program)
         .args(words(arguments))
+        .env("XDG_RUNTIME_DIR", folder)
         .current_dir(folder);
     output_of(&mut command)
 }
@@ -93,6 +94,30 @@ fn a_closed_folder_of_root_is_named_and_opened() {
     assert_eq!(by_root.status.code(), Some(0), "{}", text(&by_root.stderr));
     let output = as_nobody(folder.path(), "restore");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_damaged_journal_is_named_as_long_as_it_is_there() {
+    if !root_or_skip("a_damaged_journal_is_named_as_long_as_it_is_there") {
+        return;
+    }
+    let folder = folder();
+    let journals = folder.path().join("rtscope-65534");
+    let damaged = journals.join("4194999-1.damaged");
+    std::fs::create_dir(&journals).expect("made");
+    std::fs::write(&damaged, "torn").expect("written");
+    for path in [&journals, &damaged] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).expect("given away");
+    }
+    std::fs::set_permissions(&journals, std::fs::Permissions::from_mode(0o700)).expect("closed");
+    for command in ["restore", "tune restore"] {
+        let output = as_nobody(folder.path(), command);
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains("4194999-1.damaged is a damaged journal"), "{command}: {said}");
+    }
+    std::fs::remove_file(&damaged).expect("removed");
+    assert_eq!(as_nobody(folder.path(), "tune restore").status.code(), Some(0));
 }
 
 #[test]

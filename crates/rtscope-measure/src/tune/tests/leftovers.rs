@@ -187,7 +187,7 @@ fn damaged_lines_are_reported_once_and_the_rest_is_restored() {
 #[test]
 fn a_run_that_was_killed_while_it_wrote_its_journal_leaves_nothing_to_do() {
     let bench = Bench::new();
-    let part = bench.journals.path().join(NOBODY).with_extension("part");
+    let part = bench.journals.path().join(format!("{NOBODY}.part"));
     fs::write(part, line("throttling", THROTTLING, "950000", "-1")).expect("a part");
     assert_eq!(bench.restore(), []);
     assert_eq!(bench.fake.read(THROTTLING), "950000");

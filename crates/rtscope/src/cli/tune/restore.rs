@@ -51,14 +51,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let journal = tune::journal_dir();
     let kept = leftovers::said(&tune::restore_kept(&Tree::default(), &journal));
     let left = leftovers::restore();
-    let (found, sound) = (kept.0 + left.0, kept.1 && left.1);
+    let whole = leftovers::no_damaged_journal()?;
+    let (found, sound) = (kept.0 + left.0, kept.1 && left.1 && whole);
     for holder in tune::holders(&journal) {
         print(&format!("{holder}\n"))?;
     }
     print(match (found, sound) {
         (0, true) => "no setting to restore: none was kept or left changed\n",
         (_, true) => "every setting that was kept or left changed is restored\n",
-        (_, false) => "not every setting is as it was: see above\n",
+        (_, false) => "perhaps not every setting is as it was: see above\n",
     })?;
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))
 }

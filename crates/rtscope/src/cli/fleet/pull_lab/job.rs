@@ -13,7 +13,7 @@ use rtscope_fleet::pull_lab::{
     api::is_node_id,
     definition::{JobDefinition, JobTest},
     http::HttpFailure,
-    journal::{PullJournal, PullStep, PulledJob, write_whole},
+    journal::{PullJournal, PullStep, PulledJob, store},
     outcome::{JobOutcome, PullStatus, TestOutcome},
     token::{API_TOKEN, KCIDB_TOKEN},
 };
@@ -99,7 +99,7 @@ pub(super) fn judge(of: &PullLab<'_>, journal: &mut PullJournal, id: &str) -> an
     for name in [KERNEL, MODULES] {
         let _ = fs::remove_file(folder.join(name));
     }
-    write_whole(&folder.join(OUTCOME), &serde_json::to_vec_pretty(&outcome)?)?;
+    store(&folder.join(OUTCOME), &serde_json::to_vec_pretty(&outcome)?)?;
     journal.step(id, PullStep::Judged)?;
     Ok(true)
 }
@@ -390,7 +390,7 @@ fn submit(
     let Some(kcidb) = &of.kcidb else { return Ok(true) };
     let document = outcome.document(&kcidb.origin.to_string(), id);
     let body = serde_json::to_vec_pretty(&document)?;
-    write_whole(&journal.job_folder(id).join(DOCUMENT), &body)?;
+    store(&journal.job_folder(id).join(DOCUMENT), &body)?;
     match of.curl.send("POST", kcidb.address, Some(kcidb.token), &body) {
         Ok(answer) => {
             let submission = text(&answer["id"]).chars().take(64).collect();

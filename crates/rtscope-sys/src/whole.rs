@@ -1,16 +1,19 @@
 //! Files that are written as a whole, in folders that somebody else may have made.
+//!
+//! Each is written under a second name, `NAME.part`, and renamed, so that a reader sees the old file or the new one. A
+//! writer that is killed leaves the second name behind, and the next writer replaces it. Two that write one file at a
+//! time are not kept apart.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
-use rtscope_sys::{process, tree::create_anew};
+use crate::process;
 
-/// Writes a file by way of a second name, so that a reader never sees half of it. A link stays one, and a device or a pipe
-/// is written to.
+/// Writes a file that the user has named. A link stays one, and a device or a pipe is written to.
 ///
 /// # Errors
 ///
@@ -20,7 +23,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return OpenOptions::new().write(true).open(path)?.write_all(bytes);
     }
-    replace(path, bytes)
+    write_anew(path, bytes)
 }
 
 /// As many links as the kernel follows.
@@ -60,25 +63,58 @@ fn may_follow(link: u32, folder_mode: u32, folder: u32, user: u32) -> bool {
     folder_mode & SHARED != SHARED || [user, folder].contains(&link)
 }
 
-/// Writes a file into a folder that somebody else may have made: a link of that name is replaced, not followed.
+/// Writes a file in the place of whatever has its name: a link is replaced, not followed.
 ///
 /// # Errors
 ///
 /// What the kernel answered; the old file is still there then.
-pub fn write_into(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    replace(&folder.join(name), bytes)
+pub fn write_anew(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    by_second_name(path, |part| create_anew(part)?.write_all(bytes))
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// The same for a file that has to outlive a power cut, with these permissions from the start: it is on the disk when
+/// this returns.
+///
+/// # Errors
+///
+/// What the kernel answered. The old file is still there then, unless the disk failed after the change of names.
+pub fn write_to_disk(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    by_second_name(path, |part| {
+        let mut file = create_with(OpenOptions::new().mode(mode), part)?;
+        // The umask may have taken some.
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    })?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+fn by_second_name(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = path.with_file_name(name);
-    let written = create_anew(&part).and_then(|mut file| file.write_all(bytes));
-    let written = written.and_then(|()| fs::rename(&part, path));
+    let written = write(&part).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
         let _ = fs::remove_file(&part);
     }
     written
+}
+
+/// A new file in the place of whatever has its name, without following a link there.
+///
+/// # Errors
+///
+/// When it can't be made, or a folder has its name.
+pub fn create_anew(path: &Path) -> io::Result<File> {
+    create_with(&mut OpenOptions::new(), path)
+}
+
+fn create_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    options.write(true).create_new(true).open(path)
 }
 
 #[cfg(test)]
@@ -141,9 +177,26 @@ mod tests {
         for name in ["verdict.json", "verdict.json.part"] {
             symlink(&own, folder.join(name)).expect("a link");
         }
-        write_into(&folder, "verdict.json", b"new").expect("written");
+        write_anew(&folder.join("verdict.json"), b"new").expect("written");
         assert_eq!(fs::read_to_string(folder.join("verdict.json")).expect("a file"), "new");
         assert_eq!(fs::read_to_string(&own).expect("a file"), "own");
         assert!(!folder.join("verdict.json.part").exists());
+    }
+
+    #[test]
+    fn what_goes_to_the_disk_has_its_permissions_and_leaves_no_second_name() {
+        let room = tempfile::tempdir().expect("a folder");
+        let path = room.path().join("journal");
+        fs::write(room.path().join("journal.part"), "torn").expect("written");
+        for (mode, bytes) in [(0o600, b"first"), (0o755, b"again")] {
+            write_to_disk(&path, bytes, mode).expect("written");
+            assert_eq!(fs::read(&path).expect("there"), bytes);
+            assert_eq!(fs::metadata(&path).expect("there").mode() & 0o7777, mode);
+        }
+        // A folder of that name can't be replaced: what was there stays.
+        fs::create_dir(room.path().join("journal.part")).expect("made");
+        write_to_disk(&path, b"lost", 0o600).expect_err("no second name");
+        assert_eq!(fs::read(&path).expect("there"), b"again");
+        assert_eq!(fs::read_dir(room.path()).expect("there").count(), 2);
     }
 }
