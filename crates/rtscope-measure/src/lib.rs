@@ -234,11 +234,17 @@ pub fn run(options: &RunOptions, listener: &mut dyn FnMut(&Stamped)) -> Result<F
 }
 
 /// Whether a plan can be run on this machine, as far as that is known before it is: its CPUs, its
-/// memory, and what its loads need.
+/// memory, its settings, and what its loads need.
 pub fn check_plan(plan: &Plan, tree: &Tree) -> Result<(), RunError> {
     let (mut plan, found) = (plan.clone(), environment::collect(tree));
     machine::leave_out(&mut plan, &found.cpus.usable());
-    lay_out(&plan, &found, tree).map(drop)
+    lay_out(&plan, &found, tree)?;
+    let mut asked: Vec<_> = plan.phases.iter().map(|phase| plan.settings_of(phase)).collect();
+    asked.dedup();
+    for settings in &asked {
+        tune::propose(tree, &tune::journal_dir(), settings)?;
+    }
+    Ok(())
 }
 
 /// Leaves out the phases that no machine with a single CPU can measure, if this is one. What was left out is for

@@ -124,6 +124,22 @@ fn a_load_that_could_not_start_is_said_at_once() {
 }
 
 #[test]
+fn a_setting_that_this_machine_does_not_have_is_said_by_plan_check_too() {
+    let folder = folder();
+    let plan = "name = 'x'\n[[phase]]\nname = 'rest'\nduration = '1s'\n[[phase]]\nname = 'steered'\n\
+                duration = '1s'\nsettings = { irq-affinity = '4095' }\n";
+    fs::write(folder.path().join("p.toml"), plan).expect("a plan");
+    let check = output(folder.path(), "plan check p.toml");
+    let told = text(&check.stdout);
+    assert_eq!(check.status.code(), Some(0), "{told}");
+    assert!(told.contains("refuse this plan on this machine: irq-affinity: CPU 4095"), "{told}");
+    let right = plan.replace("4095", "0");
+    fs::write(folder.path().join("p.toml"), right).expect("a plan");
+    let told = output(folder.path(), "plan check p.toml");
+    assert!(!text(&told.stdout).contains("would refuse"), "{}", text(&told.stdout));
+}
+
+#[test]
 fn a_folder_that_can_not_be_written_is_said_at_once() {
     let folder = folder();
     fs::write(folder.path().join("file"), "in the way").expect("a file");
