@@ -1,4 +1,4 @@
-//! The right half of the path: from a record to statistics, findings, a verdict, plots and pages.
+//! The second half of the data's path: from a record to statistics, findings, a verdict, plots and pages.
 //!
 //! Everything here is pure: no file, no clock, no environment. The same record gives the same
 //! bytes, whether it was measured here, on a board, in a guest, or imported from another tool.

@@ -1,4 +1,4 @@
-//! The left half of the path: from a plan to a record.
+//! The first half of the data's path: from a plan to a record.
 //!
 //! ```text
 //! plan -> environment -> settings -> place, load, measure -> environment -> record

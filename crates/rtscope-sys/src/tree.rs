@@ -15,7 +15,7 @@ const OWN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Symbolic links on the way to a file, as the kernel's own limit.
-const LINKS_MAX: usize = 40;
+pub(crate) const LINKS_MAX: usize = 40;
 
 /// A root folder. Paths are given without a leading slash: `proc/cmdline`.
 ///

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::process;
+use crate::{process, tree::LINKS_MAX};
 
 /// Writes a file that the user has named. A link stays one, and a device or a pipe is written to.
 ///
@@ -25,9 +25,6 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     write_anew(path, bytes)
 }
-
-/// As many links as the kernel follows.
-const LINKS_MAX: usize = 40;
 
 /// Where a link leads to. As with the kernel's `protected_symlinks`, nobody's link is followed in a folder such as `/tmp`,
 /// where everybody may put one, but one's own and that of the folder's owner.

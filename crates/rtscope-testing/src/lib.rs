@@ -1,5 +1,5 @@
-//! What tests of several crates share: a browser, a clock whose time only the test moves, skips that are counted, and a
-//! Slurm.
+//! What tests of several crates share: a browser, a clock whose time only the test moves, skips that are counted, a
+//! Slurm, and a small KernelCI.
 //!
 //! No program contains it: crates use it for their tests alone, which `cargo xtask tidy` checks.
 

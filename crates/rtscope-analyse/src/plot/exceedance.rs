@@ -8,7 +8,7 @@
 use rtscope_model::time::Rounding;
 
 use super::{
-    Plot, PlotKind, PlotOptions,
+    NO_LATENCY, Plot, PlotKind, PlotOptions,
     edges::Edges,
     scale::{Scale, Tick},
     scene::{Limit, PlottedCell, Scene},
@@ -45,7 +45,7 @@ const TABLE_ROWS: usize = 30;
 
 fn headline(scene: &Scene<'_>) -> String {
     let Some(cell) = scene.worst() else {
-        return "No latency was recorded".to_owned();
+        return NO_LATENCY.to_owned();
     };
     let row = &cell.summary.all;
     if let Some(limit) = scene.limits.iter().rev().find(|limit| limit.for_all) {
@@ -116,8 +116,7 @@ fn curves<'a>(shown: &[&'a PlottedCell<'a>], edges: &Edges) -> Vec<Curve<'a>> {
 fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let mut sheet = Sheet::new(PlotKind::Exceedance, scene, options, &headline(scene));
     let Some(extremes) = scene.extremes_ns() else {
-        sheet.nothing("No latency was recorded.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty(NO_LATENCY);
     };
     let edges = Edges::over(scene.layout(), extremes, true, POINTS);
     let shown = scene.shown();

@@ -110,8 +110,7 @@ fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let ends =
         (all().filter_map(Histogram::min_ns).min(), all().filter_map(Histogram::max_ns).max());
     let (Some(min_ns), Some(max_ns)) = ends else {
-        sheet.nothing("No frame came back in time.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty("No frame came back in time");
     };
     sheet.legend(&keys(phases[0].cell.ink));
     let rows = phases.iter().map(|phase| phase.parts.len()).max().unwrap_or(1) as f64;

@@ -5,7 +5,7 @@
 //! row several buckets, and their counts are summed. The plot can't tell threads apart.
 
 use super::{
-    Plot, PlotKind, PlotOptions,
+    NO_LATENCY, Plot, PlotKind, PlotOptions,
     columns::Columns,
     edges::Edges,
     scale::Scale,
@@ -53,7 +53,7 @@ struct Field<'a> {
 
 fn headline(scene: &Scene<'_>) -> String {
     let Some(everything) = scene.everything() else {
-        return "No latency was recorded".to_owned();
+        return NO_LATENCY.to_owned();
     };
     let at = |parts| quantile::estimate(&everything, parts).map_or(0, |quantile| quantile.value_ns);
     format!(
@@ -99,8 +99,7 @@ impl Field<'_> {
 fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let mut sheet = Sheet::new(PlotKind::Heatmap, scene, options, &headline(scene));
     let (Some(field), Some(span)) = (field(scene, ROWS), scene.span_ns()) else {
-        sheet.nothing("No latency was recorded.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty(NO_LATENCY);
     };
     let frame = sheet.panels(1, 290.0, HEADER, 66.0)[0];
     let x = timeline::time_scale(&frame, span);

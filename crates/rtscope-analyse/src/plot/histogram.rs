@@ -7,7 +7,7 @@
 use rtscope_model::verdict::Statistic;
 
 use super::{
-    Plot, PlotKind, PlotOptions,
+    NO_LATENCY, Plot, PlotKind, PlotOptions,
     edges::Edges,
     scale::{Scale, nice_above},
     scene::{Limit, PlottedCell, Scene, Track},
@@ -46,7 +46,7 @@ const BASE: f64 = 0.5;
 
 fn headline(scene: &Scene<'_>) -> String {
     let Some(cell) = scene.worst() else {
-        return "No latency was recorded".to_owned();
+        return NO_LATENCY.to_owned();
     };
     let histogram = &cell.summary.all.histogram;
     // A quantile is the upper edge of its bucket, which may lie beyond the maximum of a tool that cuts.
@@ -63,8 +63,7 @@ fn headline(scene: &Scene<'_>) -> String {
 fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let mut sheet = Sheet::new(PlotKind::Histogram, scene, options, &headline(scene));
     let Some((min_ns, max_ns)) = scene.extremes_ns() else {
-        sheet.nothing("No latency was recorded.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty(NO_LATENCY);
     };
     let edges = Edges::over(scene.layout(), (min_ns, max_ns), scene.has_long_tail(), STEPS);
     let shown = scene.shown();

@@ -244,8 +244,7 @@ fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let mut sheet = Sheet::new(PlotKind::Load, scene, options, &headline(scene));
     let panels = panels(scene);
     let (Some(span), false) = (scene.span_ns(), panels.is_empty()) else {
-        sheet.nothing(&format!("{NONE}."));
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty(NONE);
     };
     let cpus = panels.iter().find(|panel| !panel.of_loads);
     let key = |trace: &Trace| Key {

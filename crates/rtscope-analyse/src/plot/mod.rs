@@ -203,6 +203,9 @@ impl FromStr for PlotKind {
     }
 }
 
+/// What a plot of latencies says when there are none.
+pub(crate) const NO_LATENCY: &str = "No latency was recorded";
+
 /// Why a record has nothing to draw; none where it has. [`draw`] draws the reason.
 #[must_use]
 pub fn lacks(kind: PlotKind, record: &Record, judgement: &Judgement) -> Option<&'static str> {
@@ -210,7 +213,7 @@ pub fn lacks(kind: PlotKind, record: &Record, judgement: &Judgement) -> Option<&
     kind.lacks(&scene).or_else(|| match kind {
         PlotKind::Load => load::is_empty(&scene).then_some(load::NONE),
         PlotKind::Losses => None,
-        _ => scene.extremes_ns().is_none().then_some("No latency was recorded"),
+        _ => scene.extremes_ns().is_none().then_some(NO_LATENCY),
     })
 }
 
@@ -236,9 +239,7 @@ pub(crate) fn nothing(
     options: &PlotOptions,
     why: &str,
 ) -> String {
-    let mut sheet = sheet::Sheet::new(kind, scene, options, why);
-    sheet.nothing(&format!("{why}."));
-    sheet.finish("There is nothing to draw.")
+    sheet::Sheet::new(kind, scene, options, why).empty(why)
 }
 
 #[cfg(test)]

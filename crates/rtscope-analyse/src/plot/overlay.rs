@@ -12,7 +12,7 @@ use rtscope_model::{
 };
 
 use super::{
-    PlotOptions,
+    NO_LATENCY, PlotOptions,
     edges::Edges,
     exceedance::share_ticks,
     scale::Scale,
@@ -59,12 +59,10 @@ pub(crate) fn draw(change: &CellComparison, number: usize, options: &PlotOptions
     let extremes = |pick: fn(&Histogram) -> Option<u64>| histograms.iter().filter_map(pick);
     let (min, max) = (extremes(Histogram::min_ns).min(), extremes(Histogram::max_ns).max());
     let (Some(min_ns), Some(max_ns)) = (min, max) else {
-        sheet.nothing("No latency was recorded.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty(NO_LATENCY);
     };
     if histograms.iter().all(|histogram| histogram.bins().is_empty()) {
-        sheet.nothing("Neither side has a histogram: there is nothing to draw.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty("Neither side has a histogram");
     }
     let edges = Edges::over(histograms[0].layout(), (min_ns, max_ns), true, STEPS);
     let sides: Vec<Side> = (0..2).filter_map(|n| side(&histograms[n], &edges, n)).collect();

@@ -75,8 +75,7 @@ fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let mut sheet = Sheet::new(PlotKind::Samples, scene, options, &headline(scene));
     let worst = all.iter().flat_map(|one| &one.spans).map(|span| span.max_ns).max();
     let (Some(span), Some(worst_ns)) = (scene.span_ns(), worst) else {
-        sheet.nothing("No sample was kept.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty("No sample was kept");
     };
     sheet.legend(&histogram::track_keys(scene, Sample::Line));
     let frame = sheet.panels(1, 280.0, HEADER, 66.0)[0];

@@ -432,6 +432,12 @@ impl Sheet {
         self.top += 100.0;
     }
 
+    /// The finished SVG of a plot that has nothing to draw, with the reason.
+    pub(crate) fn empty(mut self, why: &str) -> String {
+        self.nothing(&format!("{why}."));
+        self.finish("There is nothing to draw.")
+    }
+
     /// Keeps what the page's script reads out.
     pub(crate) fn read_out(&mut self, readout: Readout) {
         self.readout = Some(readout);

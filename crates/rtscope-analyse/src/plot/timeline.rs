@@ -5,7 +5,7 @@
 //! slice held: the heat map does.
 
 use super::{
-    Plot, PlotKind, PlotOptions,
+    NO_LATENCY, Plot, PlotKind, PlotOptions,
     columns::{Column, ColumnShare},
     histogram,
     scale::{Scale, nice_above, nice_below},
@@ -65,7 +65,7 @@ fn spikes(columns: &[Column]) -> Vec<Spike> {
 
 fn headline(scene: &Scene<'_>) -> String {
     match spikes(&scene.columns().columns).first() {
-        None => "No latency was recorded".to_owned(),
+        None => NO_LATENCY.to_owned(),
         Some(worst) => format!(
             "The worst wake-up, {} on {}, came {} into the run, in {}",
             time(worst.latency_ns),
@@ -81,8 +81,7 @@ fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
     let spikes = spikes(columns);
     let mut sheet = Sheet::new(PlotKind::Timeline, scene, options, &headline(scene));
     let (Some(span), Some(worst)) = (scene.span_ns(), spikes.first()) else {
-        sheet.nothing("No latency was recorded.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty(NO_LATENCY);
     };
     let mut keys = histogram::track_keys(scene, Sample::Line);
     if scene.others() > 0 {

@@ -77,8 +77,7 @@ pub fn draw(
     };
     let mut sheet = Sheet::named("trend".to_owned(), options, &title, &span(points));
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        sheet.nothing("No run is in the history.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty("No run is in the history");
     };
     let frames = sheet.panels(1, 280.0, HEADER, 84.0);
     let frame = frames[0];
@@ -187,8 +186,7 @@ pub fn surface(points: &[TrendPoint], what: &str, options: &PlotOptions) -> Stri
         histograms().filter_map(Histogram::max_ns).max(),
         shown.last(),
     ) else {
-        sheet.nothing("No latency is in the history.");
-        return sheet.finish("There is nothing to draw.");
+        return sheet.empty("No latency is in the history");
     };
     let layout = Layout::coarsest(histograms().map(Histogram::layout)).unwrap_or_default();
     let edges = Edges::over(layout, (min_ns, max_ns), true, STEPS);

@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use rtscope_model::text::shell_word;
+
 use super::{Engine, EngineTask, LiveTask, ORDER, SubmittedBatches, words_of_task};
 use crate::{
     engine::order::MatrixOrder,
@@ -221,9 +223,8 @@ fn array_max(config: &str) -> usize {
 
 /// A script that becomes the program with its words and the number of the array's task.
 fn script_of(program: &std::path::Path, words: &[String]) -> String {
-    let quoted = |word: &str| format!("'{}'", word.replace('\'', "'\\''"));
-    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    let program = quoted(&program.display().to_string());
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    let program = shell_word(&program.display().to_string());
     format!(
         "#!/bin/sh\nexec {program} {} --task \"${{SLURM_ARRAY_TASK_ID:-0}}\"\n",
         words.join(" ")

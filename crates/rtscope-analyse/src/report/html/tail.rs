@@ -5,7 +5,7 @@ use rtscope_model::time::Rounding;
 
 use crate::{
     judgement::{CellSummary, Judgement},
-    plot::table::Table,
+    plot::{NO_LATENCY, table::Table},
     statistics::{
         modes,
         tail::{self, Fit, TailEstimate},
@@ -38,7 +38,7 @@ impl TailView {
         let fitted =
             |cell: &&&CellSummary| cell.tail.maxima.fit.is_some() || cell.tail.peaks.fit.is_some();
         let headline = match (cells.iter().filter(fitted).count(), cells.len()) {
-            (_, 0) => "No latency was recorded".to_owned(),
+            (_, 0) => NO_LATENCY.to_owned(),
             (0, _) => "No phase allows tail extrapolation".to_owned(),
             (n, all) if n == all => "Extrapolated tail of the latency".to_owned(),
             (n, all) => format!("{n} of {all} phases allow tail extrapolation"),
