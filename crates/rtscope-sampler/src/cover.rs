@@ -4,6 +4,9 @@
 //! again, tells of nothing, and a record without a word looks like a good one. So the control thread
 //! compares where a thread's slices end with where the next begins: whatever of a cell lies in between was
 //! due and not answered. It is missed, and has waited at least until the thread's next sign of life.
+//!
+//! A relative sampler has no grid: nothing is due while it sleeps. If it sleeps from one cell into another, or through
+//! one, a single activation is missed there, which has waited since that cell began.
 
 use rtscope_model::{
     histogram::Layout,
@@ -11,8 +14,8 @@ use rtscope_model::{
 };
 
 use crate::{
-    reign::{Shared, is_cell},
-    slot::{SlotOwner, Taken},
+    reign::Shared,
+    slot::{Late, SlotOwner, Taken},
 };
 
 /// How far a thread's slices reach. Instants are relative to the start of the run.
@@ -23,8 +26,8 @@ pub(crate) struct Cover {
     pub(crate) offset_ns: u64,
     /// The first expiry that no slice has told of.
     next_ns: u64,
-    /// When the last activation was answered that was late enough to swallow others.
-    late_answered_ns: u64,
+    /// The last activation of the last slice that was answered after the next one was due.
+    late: Option<Late>,
     /// The largest latency of the last slice.
     latency_ns: u64,
     /// Missed activations that were not expanded into the corrected histogram.
@@ -35,7 +38,7 @@ impl Cover {
     /// Of a thread that has told of nothing, nor will before it starts.
     pub(crate) fn new(layout: Layout, offset_ns: u64) -> Cover {
         let next_ns = u64::MAX;
-        Cover { layout, offset_ns, next_ns, late_answered_ns: 0, latency_ns: 0, unexpanded: 0 }
+        Cover { layout, offset_ns, next_ns, late: None, latency_ns: 0, unexpanded: 0 }
     }
 
     /// The session starts at an instant.
@@ -51,17 +54,20 @@ impl Cover {
         taken: Taken,
         mut sink: impl FnMut(Slice),
     ) {
-        let Taken { slice, lost_before, late_answered_ns } = taken;
+        let Taken { slice, lost_before, late } = taken;
         // What found no slot was answered, and is counted by the thread.
-        if lost_before == 0
-            && let Some(interval_ns) = of.grid_ns
-        {
-            // The thread woke in the interval before the slice, or answered too late for what it swallowed.
-            let woke_ns = self.late_answered_ns.max(slice.start_ns.saturating_sub(interval_ns));
-            self.missing(of, shared, slice.start_ns, woke_ns, &mut sink);
+        if lost_before == 0 {
+            if let Some(interval_ns) = of.grid_ns {
+                // The thread woke in the interval before the slice, or answered too late for what it swallowed.
+                let answered_ns = self.late.map_or(0, |late| late.answered_ns);
+                let woke_ns = answered_ns.max(slice.start_ns.saturating_sub(interval_ns));
+                self.missing(of, shared, slice.start_ns, woke_ns, &mut sink);
+            } else {
+                self.slept_past(of, shared, &mut sink);
+            }
         }
         self.next_ns = slice.end_ns;
-        self.late_answered_ns = late_answered_ns;
+        self.late = late;
         self.latency_ns = slice.max_ns;
         sink(slice);
     }
@@ -78,7 +84,20 @@ impl Cover {
         if of.grid_ns.is_some() {
             self.missing(of, shared, until_ns, until_ns, &mut sink);
         } else {
-            self.open_wait(of, shared, until_ns, &mut sink);
+            self.slept_past(of, shared, &mut sink);
+            // The next one was due an interval after the last wake-up, which was at most as late as the worst.
+            let due_ns = self.next_ns.saturating_add(self.latency_ns);
+            self.asleep(of, shared, (due_ns, until_ns), |(_, to_ns)| to_ns > due_ns, &mut sink);
+        }
+    }
+
+    /// Of a thread that won't be heard of again: up to an instant it may have answered, and what it counted then is
+    /// lost with it.
+    pub(crate) fn unknown_until(&mut self, of: &SlotOwner, at_ns: u64) {
+        let behind_ns = at_ns.saturating_sub(self.next_ns);
+        if behind_ns > 0 {
+            self.next_ns += of.grid_ns.map_or(behind_ns, |grid| behind_ns.div_ceil(grid) * grid);
+            (self.late, self.latency_ns) = (None, 0);
         }
     }
 
@@ -114,23 +133,34 @@ impl Cover {
         }
     }
 
-    /// A relative sampler has one activation under way: if that was due in a cell, it still waits.
-    fn open_wait(
+    /// What a relative sampler slept past when it was late: the cells that began meanwhile.
+    fn slept_past(&self, of: &SlotOwner, shared: &Shared, sink: &mut impl FnMut(Slice)) {
+        let Some(late) = self.late else { return };
+        let asleep = (self.next_ns, late.answered_ns);
+        self.asleep(of, shared, asleep, |(from_ns, _)| from_ns > late.instant_ns, sink);
+    }
+
+    /// One missed activation for each cell in which a relative sampler slept, of those that `is_meant` names by their
+    /// start and end.
+    fn asleep(
         &self,
         of: &SlotOwner,
         shared: &Shared,
-        until_ns: u64,
+        (since_ns, until_ns): (u64, u64),
+        is_meant: impl Fn((u64, u64)) -> bool,
         sink: &mut impl FnMut(Slice),
     ) {
-        // It was due an interval after the last wake-up, which was at most as late as the worst.
-        let due_ns = self.next_ns.saturating_add(self.latency_ns);
-        let reign = shared.reign_at(0, due_ns.saturating_add(of.origin_ns));
-        if let Some(cell) = reign.filter(|&reign| is_cell(reign))
-            && until_ns > due_ns
-        {
-            let waits = std::iter::once(until_ns - due_ns);
-            let (place, span_ns) = ((of.thread, of.scope(cell)), (due_ns, until_ns));
-            sink(Slice::unanswered(place, self.layout, span_ns, 1, waits));
+        for nth in 0..of.cells.len() as u32 {
+            let cell = 2 * nth + 1;
+            let (from_ns, to_ns) = shared.span_ns(cell);
+            let (from_ns, to_ns) =
+                (from_ns.saturating_sub(of.origin_ns), to_ns.saturating_sub(of.origin_ns));
+            let (start_ns, end_ns) = (from_ns.max(since_ns), to_ns.min(until_ns));
+            if start_ns < end_ns && is_meant((from_ns, to_ns)) {
+                let waits = std::iter::once(until_ns - start_ns);
+                let place = (of.thread, of.scope(cell));
+                sink(Slice::unanswered(place, self.layout, (start_ns, end_ns), 1, waits));
+            }
         }
     }
 }

@@ -198,6 +198,8 @@ struct Running {
     cover: Cover,
     /// Looks in a row that it left unanswered.
     unanswered: u64,
+    /// When it was asked for what it shows and hasn't answered since: it didn't wake after that.
+    asked_ns: u64,
     raw: Option<rtrb::Consumer<RawSample>>,
     handle: Option<JoinHandle<Option<Left>>>,
 }
@@ -316,6 +318,7 @@ impl Session {
             slots,
             cover: Cover::new(spec.layout, offset_ns),
             unanswered: 0,
+            asked_ns: 0,
             raw,
             handle: Some(handle),
         })
@@ -447,6 +450,7 @@ impl Session {
     /// look before this one.
     #[must_use]
     pub fn live(&mut self) -> Vec<Live> {
+        let clock = &self.clock;
         let of = |running: &mut Running| {
             let figures = &running.live;
             let recorded = figures.recorded.load(Relaxed);
@@ -462,6 +466,9 @@ impl Session {
             };
             let is_answered = !figures.asked.swap(true, Relaxed);
             running.unanswered = if is_answered { 0 } else { running.unanswered + 1 };
+            if is_answered {
+                running.asked_ns = clock.now_ns();
+            }
             live
         };
         self.threads.iter_mut().map(of).collect()
@@ -480,6 +487,7 @@ impl Session {
             running.drain(origin_ns, cells, shared, &mut sink);
             let sampled = running.sampled(origin_ns, cells);
             let Some(handle) = running.handle.take().filter(JoinHandle::is_finished) else {
+                running.cover.unknown_until(&sampled, since_start(running.asked_ns));
                 running.cover.close(&sampled, shared, since_start(now_ns), &mut sink);
                 starved.push(running.starved(self.name_holder));
                 continue;

@@ -35,8 +35,8 @@ pub(crate) struct Slot {
     missed: u64,
     measured: Counts,
     omitted: Counts,
-    /// When the last activation was answered that was late enough to swallow others; 0 before the first.
-    late_answered_ns: u64,
+    /// The last activation that was answered after the next one was due.
+    late: Option<Late>,
     max_at_ns: u64,
     max_cpu: u32,
     /// The worst latencies so far; 0 where there are fewer.
@@ -204,7 +204,7 @@ impl Slot {
             missed: 0,
             measured: Counts::new(layout),
             omitted: Counts::new(layout),
-            late_answered_ns: 0,
+            late: None,
             max_at_ns: 0,
             max_cpu: 0,
             worst_ns: [0; WORST],
@@ -270,7 +270,7 @@ impl Slot {
         let missed = late.missed.min(left_ns / beat.interval_ns);
         self.end_ns = late.instant_ns + (missed + 1) * beat.interval_ns;
         self.missed += missed;
-        self.late_answered_ns = late.answered_ns;
+        self.late = Some(late);
         let expanded = expanded(missed);
         for nth in 1..=expanded {
             let due_ns = beat.due_ns(late.instant_ns + nth * beat.interval_ns);
@@ -314,12 +314,8 @@ impl Slot {
         self.omitted.reset();
         (self.worst_ns, self.least_worst_ns) = ([0; WORST], 0);
         (self.missed, self.early, self.migrations) = (0, 0, 0);
-        let late_answered_ns = std::mem::take(&mut self.late_answered_ns);
-        Some(Taken {
-            slice: slice?,
-            lost_before: self.lost_before,
-            late_answered_ns: late_answered_ns.saturating_sub(of.origin_ns),
-        })
+        let late = self.late.take().map(|late| late.since(of.origin_ns));
+        Some(Taken { slice: slice?, lost_before: self.lost_before, late })
     }
 }
 
@@ -330,6 +326,16 @@ pub(crate) struct Late {
     pub(crate) instant_ns: u64,
     pub(crate) answered_ns: u64,
     pub(crate) missed: u64,
+}
+
+impl Late {
+    fn since(self, origin_ns: u64) -> Late {
+        Late {
+            instant_ns: self.instant_ns.saturating_sub(origin_ns),
+            answered_ns: self.answered_ns.saturating_sub(origin_ns),
+            ..self
+        }
+    }
 }
 
 /// Whose slots are made into slices, and how.
@@ -360,9 +366,9 @@ pub struct Taken {
     pub slice: Slice,
     /// Activations since the slice before this one that were answered and found no slot.
     pub lost_before: u64,
-    /// When the last activation was answered that was late enough to swallow others, which may belong to a later
-    /// slice; relative to the start of the run, and 0 when there is none.
-    pub late_answered_ns: u64,
+    /// The last activation of the slice that was answered after the next one was due, which may belong to a later
+    /// slice. Instants are relative to the start of the run.
+    pub(crate) late: Option<Late>,
 }
 
 /// The sampling thread's end: the slot in use and the rings.

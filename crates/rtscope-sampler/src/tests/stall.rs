@@ -93,3 +93,70 @@ fn a_thread_that_never_wakes_has_missed_the_whole_cell() {
     assert_eq!(unanswered(Some(INTERVAL_NS)), (10, 10, 490));
     assert_eq!(unanswered(None), (1, 1, 490));
 }
+
+/// Of a relative sampler: where it was asleep in a cell, and how long that lasted in the end.
+fn asleep(ran: &Ran, cell: u32) -> Vec<(u64, u64, u64)> {
+    let of_cell = |slice: &&Slice| slice.scope == Scope::Cell(cell) && slice.recorded == 0;
+    let ms = |ns: u64| ns / 1_000_000;
+    let told = |slice: &Slice| (slice.start_ns, slice.end_ns, slice.omitted_extent.max_ns);
+    let slices = ran.slices.iter().filter(of_cell).map(told);
+    slices.map(|(start, end, waited)| (ms(start), ms(end), ms(waited))).collect()
+}
+
+#[test]
+fn a_relative_sampler_that_sleeps_into_a_cell_has_missed_one_activation_there() {
+    let relative = Beat { sleep: Sleep::Relative, ..beat() };
+    // Due before the cell, answered in it: the latency belongs to no cell.
+    let ran = play(&relative, &Shared::new(1), stalled(&[20], None));
+    let [(20, end_ms, waited_ms)] = asleep(&ran, 0)[..] else { panic!("{:?}", ran.slices) };
+    let woke_ms = ran.slices[0].max_at_ns.saturating_add(ran.slices[0].max_ns) / 1_000_000;
+    assert_eq!((end_ms, waited_ms), (woke_ms, woke_ms - 20), "until it woke");
+    assert_eq!(figures(&ran, 0)[..3], [3, 2, 1]);
+    // It sleeps through a second cell, and into a third.
+    let shared = Shared::new(3);
+    shared.enter(0, None);
+    let ran = play(&relative, &shared, stalled(&[10, 15, 20, 25, 30], None));
+    assert_eq!(figures(&ran, 0)[1], 5, "the stall is a latency of the first");
+    assert_eq!(asleep(&ran, 0), []);
+    assert_eq!(asleep(&ran, 1), [(15, 20, woke_ms - 15)]);
+    assert_eq!(asleep(&ran, 2), [(25, 30, woke_ms - 25)]);
+    assert!(ran.slices.iter().all(Slice::adds_up));
+}
+
+#[test]
+fn a_relative_sampler_that_never_wakes_again_is_asleep_in_each_later_cell() {
+    let shared = Shared::new(2);
+    [0, 30].into_iter().for_each(|at_ms| {
+        shared.enter(at_ms * INTERVAL_NS, None);
+        shared.end_cell(shared.reign(), (at_ms + 20) * INTERVAL_NS);
+    });
+    let sampled = SlotOwner { thread: 0, origin_ns: 0, grid_ns: None, cells: &[4, 5] };
+    let mut cover = Cover::new(LAYOUT, 0);
+    cover.start(10 * INTERVAL_NS);
+    let mut slices = Vec::new();
+    cover.close(&sampled, &shared, 100 * INTERVAL_NS, |slice| slices.push(slice));
+    let told = slices.iter().map(|slice| {
+        (slice.scope, slice.end_ns / INTERVAL_NS, slice.omitted_extent.max_ns / INTERVAL_NS)
+    });
+    let told: Vec<(Scope, u64, u64)> = told.collect();
+    assert_eq!(told, [(Scope::Cell(4), 20, 90), (Scope::Cell(5), 50, 70)]);
+}
+
+#[test]
+fn what_a_lost_thread_may_have_answered_is_not_called_unanswered() {
+    let shared = in_cell(None);
+    shared.end_cell(1, 200 * INTERVAL_NS);
+    let unanswered = |grid_ns| {
+        let sampled = SlotOwner { thread: 0, origin_ns: 0, grid_ns, cells: &[0] };
+        let mut cover = Cover::new(LAYOUT, 0);
+        cover.start(10 * INTERVAL_NS);
+        // It was asked in the middle of an interval, and didn't answer.
+        cover.unknown_until(&sampled, 150 * INTERVAL_NS + 300_000);
+        let mut slices = Vec::new();
+        cover.close(&sampled, &shared, 500 * INTERVAL_NS, |slice| slices.push(slice));
+        let [slice] = &slices[..] else { panic!("{slices:?}") };
+        (slice.start_ns, slice.missed, slice.omitted_extent.max_ns)
+    };
+    assert_eq!(unanswered(Some(INTERVAL_NS)), (151_000_000, 49, 349_000_000));
+    assert_eq!(unanswered(None), (150_300_000, 1, 349_700_000));
+}
