@@ -336,6 +336,7 @@ fn sessions_in_turn(
         interrupts: InterruptCounters::read(&options.tree),
         energy: EnergyCounters::read(&options.tree),
         counters_at_ns: stream.elapsed_ns(),
+        queued_ns: timekeeping::queued_ns(&options.tree),
         own_cpu_ns: SystemClock::PROCESS_CPU.now_ns(),
         kernel_log: KernelLog::open(&options.tree),
         real_time_before: &before.real_time_threads,

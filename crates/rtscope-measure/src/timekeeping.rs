@@ -17,7 +17,10 @@ use rtscope_model::{
     printable::quoted,
     time::Nanos,
 };
-use rtscope_sys::clock::{Clock, SystemClock};
+use rtscope_sys::{
+    clock::{Clock, SystemClock},
+    tree::Tree,
+};
 
 /// A smaller step is no more than the latencies that are measured.
 const STEP_MIN_NS: u64 = 10_000;
@@ -108,11 +111,22 @@ impl ClockWatch {
     }
 }
 
+/// How long the calling thread has been ready to run and waited for a CPU, in its whole life; none where the kernel
+/// doesn't count it (`CONFIG_SCHED_INFO`).
+pub(crate) fn queued_ns(tree: &Tree) -> Option<u64> {
+    let text = tree.read("proc/thread-self/schedstat").ok()?;
+    let mut times = text.split_whitespace().map(|word| word.parse::<u64>().ok());
+    let ran_ns = times.next()??;
+    times.next()?.filter(|_| ran_ns > 0)
+}
+
 /// What it means that the control thread overslept by [`STALL_MIN`] or more, when the CPUs did this
-/// meanwhile. `control` are those that it may use. `was_stopped` says that it was told to continue.
+/// meanwhile. `control` are those that it may use. `queued_ns` is how long it waited for one of them in that time, where
+/// that is known. `was_stopped` says that it was told to continue.
 pub(crate) fn stall(
     overslept_ns: u64,
     was_stopped: bool,
+    queued_ns: Option<u64>,
     control: &CpuSet,
     meanwhile: &SystemSpan,
 ) -> Finding {
@@ -131,13 +145,19 @@ pub(crate) fn stall(
         .iter()
         .find(|cpu| control.contains(cpu.cpu) && cpu.busy_ns < overslept_ns / 2)
         .map(|cpu| cpu.cpu);
-    match idle {
-        Some(cpu) => Finding::new(
+    // Whoever is held up by others is ready to run. Who isn't, was not woken.
+    let was_not_queued = queued_ns.is_some_and(|queued_ns| queued_ns < overslept_ns / 2);
+    let although = match idle {
+        Some(cpu) => Some(format!("although CPU {cpu} was free")),
+        None => was_not_queued.then(|| "without waiting for a CPU".to_owned()),
+    };
+    match although {
+        Some(although) => Finding::new(
             "stood-still",
             Weight::PreventsPass,
             format!(
-                "rtscope's control thread overslept by {overslept} although CPU {cpu} was free: the whole \
-                    machine was paused, or rtscope was stopped"
+                "rtscope's control thread overslept by {overslept} {although}: the whole machine was paused, or \
+                    rtscope was stopped"
             ),
         )
         .advise(
@@ -161,6 +181,7 @@ mod tests {
     use rtscope_model::event::CpuSpan;
 
     use super::*;
+    use crate::environment::fake::FakeTree;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -219,6 +240,19 @@ mod tests {
     }
 
     #[test]
+    fn the_wait_for_a_cpu_is_counted_or_known_to_be_unknown() {
+        let of = |text: &str| {
+            let fake = FakeTree::new();
+            fake.file("proc/thread-self/schedstat", text);
+            queued_ns(&fake.tree)
+        };
+        assert_eq!(of("1500 300 7\n"), Some(300));
+        assert_eq!(of("0 0 0\n"), None, "a kernel that doesn't count");
+        assert_eq!(of(""), None);
+        assert!(queued_ns(&Tree::default()).is_some_and(|ns| ns < 3_600 * SECOND_NS));
+    }
+
+    #[test]
     fn a_control_thread_that_overslept_tells_a_busy_machine_from_one_that_stood_still() {
         let span = |busy_ns: [u64; 2]| SystemSpan {
             cpus: (0..)
@@ -228,14 +262,19 @@ mod tests {
             ..SystemSpan::default()
         };
         let second: CpuSet = "1".parse().expect("a set");
-        let told = |was_stopped, busy_ns| {
-            let finding = stall(3 * SECOND_NS, was_stopped, &second, &span(busy_ns));
+        let told_of = |was_stopped, queued_ns, busy_ns| {
+            let finding = stall(3 * SECOND_NS, was_stopped, queued_ns, &second, &span(busy_ns));
             (finding.code, finding.weight)
         };
+        let told = |was_stopped, busy_ns| told_of(was_stopped, None, busy_ns);
         let busy = 3 * SECOND_NS;
         let still = ("stood-still".to_owned(), Weight::PreventsPass);
         assert_eq!(told(false, [busy, 40_000_000]), still);
-        assert_eq!(told(false, [0, busy]), ("control-held-up".to_owned(), Weight::Warning));
+        let held_up = ("control-held-up".to_owned(), Weight::Warning);
+        assert_eq!(told(false, [0, busy]), held_up);
+        // A frozen thread doesn't wait for a CPU, whoever uses that.
+        assert_eq!(told_of(false, Some(2 * SECOND_NS), [0, busy]), held_up);
+        assert_eq!(told_of(false, Some(SECOND_NS), [0, busy]), still);
         // Whatever the CPUs did meanwhile.
         for busy_ns in [[busy, 40_000_000], [0, busy]] {
             assert_eq!(told(true, busy_ns), ("stopped".to_owned(), Weight::PreventsPass));

@@ -17,7 +17,7 @@ use crate::{
     printable::quoted,
     record::thread::ThreadRecord,
     slice::{Scope, Slice},
-    time::Nanos,
+    time::{Nanos, Rounding},
 };
 
 /// How far an event may be from the instant that it tells of, in records that don't tell the instant.
@@ -42,6 +42,8 @@ struct Expected {
     cells: BTreeMap<u32, CellSpan>,
     /// The threads, before any of their slices.
     sampled: BTreeMap<u32, Sampled>,
+    /// The names of all phases.
+    names: Vec<String>,
     /// When the run ended; no slice may lie beyond it.
     ended_ns: Option<u64>,
 }
@@ -121,7 +123,8 @@ impl Coverage {
     /// The check for a run of our own; an import has no bounds to check against.
     #[must_use]
     pub fn new(plan: &Plan, events: &[Stamped], threads: &[ThreadRecord]) -> Coverage {
-        let mut expected = Expected::default();
+        let names = plan.phases.iter().map(|phase| phase.name.clone()).collect();
+        let mut expected = Expected { names, ..Expected::default() };
         let mut gaps = Places::default();
         let mut started: BTreeMap<u32, u64> = BTreeMap::new();
         for Stamped { at_ns, event } in events {
@@ -332,9 +335,8 @@ impl Coverage {
         };
         let text = format!("the record doesn't hold all that was measured. {places}{more}");
         (*count > 0).then(|| {
-            Finding::new("coverage", Weight::PreventsPass, text).advise(
-                "copy the whole record again from the machine that made it, or measure again",
-            )
+            Finding::new("coverage", Weight::PreventsPass, text)
+                .advise("if the record was copied, copy the whole of it again; else measure again")
         })
     }
 
@@ -360,10 +362,11 @@ impl Coverage {
 
     /// Where activations had no answer, and the thread woke again in the phase, or didn't. None without any.
     fn unanswered_places(&self, name: &impl Fn(u32) -> String, is_back: bool) -> Option<String> {
-        let bound = if is_back { "up to" } else { "at least" };
+        let (bound, rounding) =
+            if is_back { ("up to", Rounding::Up) } else { ("at least", Rounding::Down) };
         let place = |(&(cell, thread), found): (&(u32, u32), &Unanswered)| {
-            let phase = self.expected.cells.get(&cell).map_or("", |span| &span.name);
-            let (count, waited) = (found.count, Nanos(found.waited_ns));
+            let phase = self.expected.names.get(cell as usize).map_or("", String::as_str);
+            let (count, waited) = (found.count, Nanos(found.waited_ns).rounded(rounding));
             format!("{} in {} ({count}, waited {bound} {waited})", name(thread), quoted(phase))
         };
         let is_such = |found: &Unanswered| found.count > 0 && found.is_back == is_back;

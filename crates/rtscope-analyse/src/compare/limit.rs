@@ -198,7 +198,7 @@ impl Exceedances {
         let why = why.map(|(side, why)| format!("; {side} is inconclusive because {why}"));
         let waited = [("A", self.a_waited_ns), ("B", self.b_waited_ns)];
         let waited = waited.into_iter().filter_map(|(side, waited_ns)| {
-            let waited = Nanos(waited_ns?);
+            let waited = Nanos(waited_ns?).rounded(Rounding::Down);
             Some(format!("; a missed activation of {side} had waited at least {waited}"))
         });
         let waited: String = waited.collect();

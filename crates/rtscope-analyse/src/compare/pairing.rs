@@ -1,9 +1,12 @@
 //! Which cells of two sides belong together: those of one name. Where no name is on both sides, the only one of each
 //! run. Repeats of a cell in one run (`rest`, `rest #2`) have one name.
 
-use rtscope_model::text::shell_word;
+use rtscope_model::{
+    text::shell_word,
+    time::{Nanos, Rounding},
+};
 
-use crate::judgement::CellSummary;
+use crate::{judgement::CellSummary, number::grouped};
 
 use super::ComparedRun;
 
@@ -64,24 +67,82 @@ pub(super) fn pairs<'a>(
     let pairs: Vec<Pair<'a>> = shared
         .map(|name| Pair { name: (*name).to_owned(), a: of(&of_a, name), b: of(&of_b, name) })
         .collect();
-    let alone = |names: &[&str], others: &[&str], side: &str| {
-        let alone: Vec<&str> =
-            names.iter().filter(|name| !others.contains(name)).copied().collect();
+    let (silent_a, silent_b) = (silent(a), silent(b));
+    let alone = |names: &[&str], others: &[&str], silent: &[Silent<'a>], side: &str| {
+        let is_there =
+            |name: &str| others.contains(&name) || silent.iter().any(|silent| silent.name == name);
+        let alone: Vec<&str> = names.iter().filter(|name| !is_there(name)).copied().collect();
         let are = if alone.len() == 1 { "is" } else { "are" };
         (!alone.is_empty()).then(|| format!("{} {are} only in {side}", alone.join(", ")))
     };
-    let notes = [alone(&names_a, &names_b, "A"), alone(&names_b, &names_a, "B")];
-    (pairs, notes.into_iter().flatten().collect())
+    let notes =
+        [alone(&names_a, &names_b, &silent_b, "A"), alone(&names_b, &names_a, &silent_a, "B")];
+    let silent = silent_a.iter().map(|one| one.note("A", a.len()));
+    let silent = silent.chain(silent_b.iter().map(|one| one.note("B", b.len())));
+    (pairs, silent.chain(notes.into_iter().flatten()).collect())
+}
+
+/// A phase in which some runs of a side answered no activation: it has no latency to compare, and is the worst there is.
+struct Silent<'a> {
+    name: &'a str,
+    runs: usize,
+    missed: u64,
+    waited_ns: u64,
+}
+
+impl Silent<'_> {
+    fn note(&self, side: &str, of_runs: usize) -> String {
+        let whose = match of_runs {
+            1 => side.to_owned(),
+            all => format!("{} of {all} runs of {side}", self.runs),
+        };
+        let waited = Nanos(self.waited_ns).rounded(Rounding::Down);
+        format!(
+            "{whose} answered no activation of {}: {} missed, which waited up to at least {waited}. There is no latency \
+             to compare, but it is worse than any",
+            self.name,
+            grouped(self.missed)
+        )
+    }
+}
+
+fn silent<'a>(runs: &[ComparedRun<'a>]) -> Vec<Silent<'a>> {
+    let mut found: Vec<Silent<'a>> = Vec::new();
+    for cell in runs.iter().flat_map(wanted) {
+        let row = &cell.all;
+        if row.recorded > 0 || row.missed == 0 {
+            continue;
+        }
+        let (name, waited_ns) = (without_repeat(&cell.name), row.max_ns().unwrap_or(0));
+        match found.iter_mut().find(|known| known.name == name) {
+            Some(known) => {
+                known.runs += 1;
+                known.missed += row.missed;
+                known.waited_ns = known.waited_ns.max(waited_ns);
+            }
+            None => found.push(Silent { name, runs: 1, missed: row.missed, waited_ns }),
+        }
+    }
+    found
+}
+
+/// The cells of a run that were asked for.
+fn wanted<'a>(run: &ComparedRun<'a>) -> impl Iterator<Item = &'a CellSummary> + use<'a> {
+    let asked = run.cell;
+    run.judgement
+        .cells
+        .iter()
+        .filter(move |cell| asked.is_none_or(|name| is_cell(name, &cell.name)))
 }
 
 /// The cells that recorded something.
 fn members<'a>(runs: &[ComparedRun<'a>]) -> Vec<Member<'a>> {
     let of_run = |run: &ComparedRun<'a>| {
         let run = *run;
-        let cells = run.judgement.cells.iter();
-        let wanted =
-            cells.filter(move |cell| run.cell.is_none_or(|name| is_cell(name, &cell.name)));
-        wanted.filter(|cell| cell.all.recorded > 0).map(move |cell| Member { run, cell })
+        wanted(&run)
+            .filter(|cell| cell.all.recorded > 0)
+            .map(move |cell| Member { run, cell })
+            .collect::<Vec<_>>()
     };
     runs.iter().flat_map(of_run).collect()
 }

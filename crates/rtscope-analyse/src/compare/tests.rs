@@ -1,6 +1,10 @@
 //! Two sides whose difference is known.
 
-use rtscope_model::environment::Preemption;
+use rtscope_model::{
+    environment::Preemption,
+    histogram::Layout,
+    slice::{Scope, Slice},
+};
 
 use super::*;
 use crate::{judge, plot::fixture, statistics::random::Random, test_support};
@@ -330,6 +334,29 @@ fn phases_without_a_partner_can_be_chosen() {
         found.notes[0],
         "choose a phase of each side: rtscope compare run@other -- run@rest"
     );
+}
+
+/// It has no latency that could be compared, and yet it is what matters most.
+#[test]
+fn a_phase_in_which_one_side_answered_nothing_is_named() {
+    let (rest, busy) = (latencies(3, 20_000, 3e3, 0), latencies(4, 20_000, 5e3, 0));
+    let mut run = test_support::Run::new(PLAN, 1).cell(0, &[&rest]).cell(1, &[&busy]).end();
+    let is_busy = |slice: &Slice| slice.scope == Scope::Cell(1);
+    let first = run.slices.iter().find(|slice| is_busy(slice)).expect("a slice").clone();
+    run.slices.retain(|slice| !is_busy(slice));
+    let span_ns = (first.start_ns, first.start_ns + 2_000_000);
+    let waits = [1_999_600, 999_600].into_iter();
+    let place = (first.thread, first.scope);
+    run.slices.push(Slice::unanswered(place, Layout::default(), span_ns, 2, waits));
+    let silent = run.record();
+    let found =
+        compared(&[record(1, 8e3, 0), record(2, 8e3, 0)], &[record(5, 8e3, 0), silent], None);
+    let told = "1 of 2 runs of B answered no activation of busy: 2 missed, which waited up to at least 1.99 ms. \
+                There is no latency to compare, but it is worse than any";
+    assert!(found.notes.iter().any(|note| note == told), "{:?}", found.notes);
+    let alone = compared(&[record(1, 8e3, 0)], &[run.record()], None);
+    assert!(alone.notes.iter().any(|note| note.starts_with("B answered no")), "{:?}", alone.notes);
+    assert!(!alone.notes.iter().any(|note| note.contains("only in")), "{:?}", alone.notes);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{
     sheet::{Frame, Key, NO_HEADER, Readout, ReadoutPanel, Sample, Series, Sheet},
     svg::Path,
     table::Table,
-    words::{one_in, power_of_ten, time},
+    words::{at_least, one_in, power_of_ten, time},
 };
 use crate::{
     number::grouped,
@@ -54,7 +54,10 @@ fn headline(scene: &Scene<'_>) -> String {
         let (name, limit) = (&cell.summary.name, time(limit.limit_ns));
         return match (at_most, waited_ns, row.effective()) {
             (0, Some(waited_ns), _) => {
-                format!("In {name}, a missed activation had waited at least {}", time(waited_ns))
+                format!(
+                    "In {name}, a missed activation had waited at least {}",
+                    at_least(waited_ns)
+                )
             }
             (0, None, Ok(effective)) => format!(
                 "No wake-up took {limit} or more: at 95 % that is at most {} in {name}",

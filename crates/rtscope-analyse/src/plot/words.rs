@@ -9,6 +9,11 @@ pub(crate) fn time(ns: u64) -> String {
     Nanos(ns).to_string()
 }
 
+/// A lower bound.
+pub(crate) fn at_least(ns: u64) -> String {
+    Nanos(ns).rounded(Rounding::Down)
+}
+
 pub(crate) fn mean(ns: f64) -> String {
     Nanos(ns.round() as u64).to_string()
 }

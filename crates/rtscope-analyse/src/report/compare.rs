@@ -12,7 +12,7 @@ use crate::{
         Basis, CellComparison, Chance, Comparison, SettingDifference, ShareRatio, Shift,
         SideFigures, SideFrames, counted, times,
     },
-    number::{grouped, us},
+    number::{grouped, us, us_rounded},
     plot::{self, PlotOptions, overlay, table::Table},
     report::terminal::Style,
 };
@@ -119,11 +119,14 @@ fn sides(change: &CellComparison) -> Table {
     for (name, figures) in [("A", &change.a), ("B", &change.b)] {
         let SideFigures { runs, recorded, missed, exposure_ns, mean_ns, p50_ns, max_ns, .. } =
             *figures;
-        let least = if figures.max_is_at_least { "≥" } else { "" };
+        let max = match figures.max_is_at_least {
+            true => format!("≥{}", us_rounded(max_ns, Rounding::Down)),
+            false => us(max_ns),
+        };
         let known = |ns: Option<u64>| ns.map_or_else(|| "not known".to_owned(), us);
         table.row([
             name.to_owned(),
-            format!("{least}{}", us(max_ns)),
+            max,
             missed.map_or_else(|| "not known".to_owned(), grouped),
             known(p50_ns),
             known(mean_ns),

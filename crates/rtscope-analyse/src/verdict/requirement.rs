@@ -88,7 +88,8 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
         Statistic::Lost => Some(frames(row, requirement.limit, "lost", |frames| frames.lost)),
     };
     let why = match row.recorded {
-        0 => "nothing was measured",
+        0 if row.missed == 0 => "nothing was measured",
+        0 => "no latency was measured: each activation was missed",
         _ => "latencies were recorded, but the record doesn't hold them: see the findings",
     };
     answer.unwrap_or_else(|| (Verdict::Inconclusive, why.to_owned()))
@@ -96,7 +97,7 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
 
 fn claimed(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos) -> Answer {
     match claim::of_cell(record, cell, limit, once_in) {
-        Some(_) if cell.all.recorded == 0 => {
+        Some(_) if cell.all.recorded + cell.all.missed == 0 => {
             (Verdict::Inconclusive, "still open: nothing was measured".to_owned())
         }
         Some(claim) => (claim.verdict, claim.sentence()),

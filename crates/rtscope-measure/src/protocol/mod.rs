@@ -34,7 +34,7 @@ use crate::{
     machine::{SessionPlan, real_time_load_priority},
     other_work::OtherWorkWatch,
     stream::Stream,
-    timekeeping::ClockWatch,
+    timekeeping::{self, ClockWatch},
     watchdog::Watchdog,
 };
 
@@ -68,6 +68,8 @@ pub(crate) struct Conductor<'a, 'b> {
     pub(crate) interrupts: InterruptCounters,
     pub(crate) energy: EnergyCounters,
     pub(crate) counters_at_ns: u64,
+    /// How long the control thread had waited for a CPU at that time.
+    pub(crate) queued_ns: Option<u64>,
     /// CPU time of this process at that instant.
     pub(crate) own_cpu_ns: u64,
     pub(crate) kernel_log: KernelLog,
@@ -412,6 +414,7 @@ impl Conductor<'_, '_> {
         let own_cpu_ns = SystemClock::PROCESS_CPU.now_ns();
         span.own_ns = Some(own_cpu_ns - self.own_cpu_ns);
         (self.counters, self.interrupts, self.counters_at_ns) = (counters, interrupts, now_ns);
+        self.queued_ns = timekeeping::queued_ns(self.tree);
         self.own_cpu_ns = own_cpu_ns;
         self.stream.emit(Event::System(span));
     }

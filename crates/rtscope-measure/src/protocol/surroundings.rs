@@ -14,7 +14,7 @@ use crate::{
     environment::SystemCounters,
     load::RunningLoad,
     other_work::{OtherWorkWatch, new_real_time_threads},
-    timekeeping::{Reading, STALL_MIN, stall},
+    timekeeping::{Reading, STALL_MIN, queued_ns, stall},
 };
 
 /// Lets the control thread run ahead of ordinary processes, where that is permitted: beside hundreds of
@@ -49,7 +49,8 @@ impl Conductor<'_, '_> {
         }
         let meanwhile = SystemCounters::read(self.tree).span_since(&self.counters, overslept_ns);
         let control = sched::affinity(sched::SELF).unwrap_or_default();
-        self.stream.found(stall(overslept_ns, was_stopped, &control, &meanwhile));
+        let queued = queued_ns(self.tree).zip(self.queued_ns).map(|(now, before)| now - before);
+        self.stream.found(stall(overslept_ns, was_stopped, queued, &control, &meanwhile));
     }
 
     /// Takes note of what other processes have done so far: the phase is about to count.

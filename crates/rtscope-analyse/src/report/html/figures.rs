@@ -272,7 +272,9 @@ fn around(row: &FigureRow, histogram: &Histogram) -> ([Figure; 2], Figure) {
         ..Figure::default()
     };
     let max = match row.max_ns() {
-        Some(max_ns) if row.max_is_at_least() => format!("≥{}", us(max_ns)),
+        Some(max_ns) if row.max_is_at_least() => {
+            format!("≥{}", us_rounded(max_ns, Rounding::Down))
+        }
         _ => histogram.max_ns().map_or_else(|| "-".to_owned(), us),
     };
     let mean_below_ns = row.mean_below_ns().map(|ns| ns.round() as u64);

@@ -10,7 +10,10 @@ use super::{Fact, sentence};
 use crate::{
     judgement::{Judgement, RequirementOutcome},
     number::{counted, grouped},
-    plot::{PlottedCell, Scene, words::time},
+    plot::{
+        PlottedCell, Scene,
+        words::{at_least, time},
+    },
 };
 
 /// The most reasons that are listed.
@@ -172,8 +175,11 @@ fn outcomes(judgement: &Judgement) -> Vec<OutcomeView> {
 fn headline(scene: &Scene<'_>) -> String {
     let max_ns = |cell: &PlottedCell<'_>| cell.summary.all.max_ns();
     let late = |cell: &PlottedCell<'_>| {
-        let least = if cell.summary.all.max_is_at_least() { "at least " } else { "" };
-        format!("{least}{}", time(max_ns(cell).unwrap_or(0)))
+        let worst_ns = max_ns(cell).unwrap_or(0);
+        match cell.summary.all.max_is_at_least() {
+            true => format!("at least {}", at_least(worst_ns)),
+            false => time(worst_ns),
+        }
     };
     let Some(worst) = scene.worst() else {
         return "No wake-up was measured.".to_owned();
@@ -221,8 +227,11 @@ fn worst_of(scene: &Scene) -> &'static str {
 fn tiles(record: &Record, scene: &Scene<'_>) -> Vec<Tile> {
     let tile = |cell: &&PlottedCell<'_>| {
         let row = &cell.summary.all;
-        let worst = row.max_ns().map(time).unwrap_or_else(|| "nothing".to_owned());
-        let worst = if row.max_is_at_least() { format!("≥{worst}") } else { worst };
+        let worst = match row.max_ns() {
+            Some(max_ns) if row.max_is_at_least() => format!("≥{}", at_least(max_ns)),
+            Some(max_ns) => time(max_ns),
+            None => "nothing".to_owned(),
+        };
         let (worst, unit) = worst.split_once(' ').unwrap_or((worst.as_str(), ""));
         let deepest = row.quantiles.iter().rev().find(|quantile| quantile.high_ns.is_some());
         let mut lines: Vec<String> = deepest

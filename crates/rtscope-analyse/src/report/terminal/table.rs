@@ -3,14 +3,14 @@
 use rtscope_model::{
     event::EndReason,
     plan::{Phase, Plan},
-    time::Nanos,
+    time::{Nanos, Rounding},
     verdict::Statistic,
 };
 
 use super::style::{Ink, Style};
 use crate::{
     judgement::{CellSummary, FigureRow, Judgement, LoadSummary},
-    number::{grouped, per_second, us},
+    number::{grouped, per_second, us, us_rounded},
     statistics::quantile::Quantile,
 };
 
@@ -86,7 +86,7 @@ impl Column {
         match (latency_ns, below_ns) {
             (None, _) => "-".to_owned(),
             (Some(ns), _) if self == Column::Max && row.max_is_at_least() => {
-                format!(">={}", us(ns))
+                format!(">={}", us_rounded(ns, Rounding::Down))
             }
             (Some(ns), None) => us(ns),
             (Some(ns), Some(below_ns)) => format!("{} to {}", us(ns), us(below_ns)),

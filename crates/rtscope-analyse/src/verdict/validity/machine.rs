@@ -1,5 +1,7 @@
 //! Rules about the machine: how it is set up, and whether it stayed so.
 
+use std::collections::BTreeMap;
+
 use rtscope_model::{
     environment::Environment,
     event::Event,
@@ -74,16 +76,19 @@ pub(super) fn settings_left(scene: &Scene) -> Option<Finding> {
     if scene.record.is_complete() {
         return None;
     }
-    let events = || scene.record.events.iter().map(|stamped| &stamped.event);
-    let restored = |file: &str| {
-        events().any(|event| matches!(event, Event::SettingRestored { path, .. } if path == file))
-    };
-    let left = events().filter_map(|event| match event {
-        Event::SettingChanged { path, from, to, .. } if !restored(path) => {
-            Some(format!("{path} is {to}, was {from}"))
+    let mut changed: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    for stamped in &scene.record.events {
+        match &stamped.event {
+            Event::SettingChanged { path, from, to, .. } => {
+                changed.entry(path).or_insert((from, to)).1 = to;
+            }
+            Event::SettingRestored { path, .. } => {
+                changed.remove(path.as_str());
+            }
+            _ => {}
         }
-        _ => None,
-    });
+    }
+    let left = changed.iter().map(|(path, (from, to))| format!("{path} is {to}, was {from}"));
     let text = format!("settings had not been restored when the record ended: {}", listed(left)?);
     let advice = "the next run restores them; to do it now, run 'rtscope restore'";
     Some(Finding::new("settings-left", Weight::Warning, text).advise(advice))
@@ -152,7 +157,7 @@ mod tests {
         if restore {
             events.push(Event::SettingRestored { setting, path, to: "950000".to_owned() });
         }
-        for event in events {
+        for event in events.into_iter().rev() {
             run.events.insert(1, Stamped { at_ns: 0, event });
         }
         run
@@ -192,6 +197,16 @@ mod tests {
         let text = only(&killed(false), "settings-left", Weight::Warning);
         assert!(text.ends_with("/proc/x is -1, was 950000"), "{text}");
         assert_eq!(all(&killed(true)), []);
+        // A setting may be changed again in a later phase.
+        let again = |last_restored| {
+            let run = changed_setting(good(), "throttling", "/proc/x", last_restored);
+            let mut run = changed_setting(run, "throttling", "/proc/x", true);
+            run.events.pop();
+            run
+        };
+        let text = only(&again(false), "settings-left", Weight::Warning);
+        assert!(text.ends_with("/proc/x is -1, was 950000"), "{text}");
+        assert_eq!(all(&again(true)), []);
     }
 
     #[test]
