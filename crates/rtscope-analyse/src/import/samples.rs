@@ -15,8 +15,12 @@ const SPAN: u64 = 64;
 /// Most spans of a thread.
 const PARTS_MAX: usize = 1_024;
 
-/// Most bins of all spans of a thread.
-const BINS_MAX: usize = 60_000;
+/// Most bins of all spans of all threads. Of latencies in ns, nearly each has a bucket of its own, so that longer spans
+/// save little: with fewer bins than this, all of a thread would end up in one span.
+const BINS_MAX: usize = 1_000_000;
+
+/// Most bins of a thread, however many threads there are.
+const THREAD_BINS_MIN: usize = 60_000;
 
 /// The latencies of one thread.
 #[derive(Clone, Debug)]
@@ -36,6 +40,7 @@ pub(super) struct Samples {
     span: u64,
     parts: Vec<Part>,
     bins: usize,
+    bins_max: usize,
     /// The cycle that should come next.
     next: u64,
     /// Cycles that the file leaves out.
@@ -63,11 +68,17 @@ impl Samples {
             span: SPAN,
             parts: Vec::new(),
             bins: 0,
+            bins_max: BINS_MAX,
             next: first,
             lost: first,
             repeated: 0,
             absurd: 0,
         }
+    }
+
+    /// So many threads share the memory.
+    pub(super) fn share(&mut self, threads: usize) {
+        self.bins_max = (BINS_MAX / threads.max(1)).max(THREAD_BINS_MIN);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -158,7 +169,7 @@ impl Samples {
             });
         }
         (self.sum, self.max, self.min) = (0, 0, u64::MAX);
-        while self.parts.len() > 1 && (self.parts.len() > PARTS_MAX || self.bins > BINS_MAX) {
+        while self.parts.len() > 1 && (self.parts.len() > PARTS_MAX || self.bins > self.bins_max) {
             self.coarsen();
         }
         self.open = Part { first: self.next, max_at: self.next, ..Part::default() };
@@ -210,6 +221,21 @@ mod tests {
         assert_eq!((worst.max_ns, worst.max_at), (5_000_000_000, 777_777));
         assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].first));
         assert!(parts.iter().all(|part| part.end - part.first == part.count));
+    }
+
+    /// The longer the file, the more must be known of how its latencies depend on each other, not less.
+    #[test]
+    fn latencies_with_a_bucket_each_keep_their_resolution_in_time() {
+        let parts_of = |cycles: u64, threads: usize| {
+            let mut samples = Samples::new(Layout { unit_ns: 1, exact: 10_000 }, 0);
+            samples.share(threads);
+            (0..cycles).for_each(|cycle| samples.add(cycle, 2_000 + cycle * 7_919 % 7_993));
+            samples.finish().len()
+        };
+        assert!(parts_of(600_000, 1) > PARTS_MAX / 2);
+        assert!(parts_of(4_000_000, 1) > 100);
+        let few = parts_of(600_000, 512);
+        assert!((1..100).contains(&few), "512 threads have no room for that: {few}");
     }
 
     #[test]

@@ -171,6 +171,9 @@ impl Log {
         let Some(lane) = self.lane(thread) else { return };
         let samples = lane.samples.get_or_insert_with(|| Samples::new(layout, cycle));
         samples.add_printed(cycle, value);
+        let threads = self.run.lanes.len() * (self.runs + 1);
+        let all = self.run.lanes.iter_mut().filter_map(|lane| lane.samples.as_mut());
+        all.for_each(|samples| samples.share(threads));
     }
 
     fn lane(&mut self, thread: u64) -> Option<&mut Lane> {
