@@ -4,7 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rtscope_analyse::judgement::{CellSummary, Judgement};
+use rtscope_analyse::{
+    judgement::{CellSummary, Judgement},
+    number::counted,
+};
 use rtscope_model::{
     event::Event,
     histogram::{Bin, Histogram, Layout, Unplaced},
@@ -125,6 +128,35 @@ pub(crate) struct Wanted {
     pub(crate) tag: Option<String>,
 }
 
+impl Wanted {
+    fn is_all(&self) -> bool {
+        let Wanted { host, kernel, plan, label, place, tag } = self;
+        [host, kernel, plan, label, place, tag].into_iter().all(Option::is_none)
+    }
+
+    /// What is said where no run is wanted, of so many.
+    pub(crate) fn none_found(&self, all: usize) -> String {
+        match all {
+            0 => "No runs found: add records with `rtscope history import DIR...`\n".to_owned(),
+            all if !self.is_all() => format!(
+                "No run matches these options; without them, `rtscope history list` shows {}\n",
+                counted(all as u64, "run")
+            ),
+            _ => String::new(),
+        }
+    }
+}
+
+/// What became of a run that was to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    New(i64),
+    /// It is there already.
+    Known,
+    /// It is there already, and has another label now.
+    Relabelled(i64),
+}
+
 /// Where the history is when no file is named: `rtscope/history.sqlite` in the user's data folder.
 pub(crate) fn default_file() -> anyhow::Result<PathBuf> {
     let of_home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/share"));
@@ -135,6 +167,11 @@ pub(crate) fn default_file() -> anyhow::Result<PathBuf> {
 }
 
 impl Store {
+    /// Opens a file that is there; none if it isn't.
+    pub(crate) fn open_known(file: &Path) -> anyhow::Result<Option<Store>> {
+        if file.exists() { Store::open(file).map(Some) } else { Ok(None) }
+    }
+
     /// Opens the file, or makes it.
     pub(crate) fn open(file: &Path) -> anyhow::Result<Store> {
         if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -164,7 +201,7 @@ impl Store {
         Ok(Store { connection })
     }
 
-    /// Adds a run. Its number; none when it is there already. `at` is when an import was measured, where
+    /// Adds a run. A known one gets the label, if there is one. `at` is when an import was measured, where
     /// its file doesn't say it.
     pub(crate) fn add(
         &mut self,
@@ -173,7 +210,7 @@ impl Store {
         (label, place): (&str, &RunPlace),
         folder: &str,
         at: Option<jiff::civil::Date>,
-    ) -> anyhow::Result<Option<i64>> {
+    ) -> anyhow::Result<Added> {
         let started = record.events.iter().find_map(|stamped| match &stamped.event {
             Event::RunStarted { wall_clock, .. } => Some(wall_clock.as_str()),
             _ => None,
@@ -194,8 +231,20 @@ impl Store {
             machine.map_or_else(|| told("kernel"), |machine| machine.kernel.release.clone());
         let verdict = word(judgement.verdict);
         let change = self.connection.transaction()?;
-        let added = change.execute(
-            "INSERT OR IGNORE INTO run
+        let known = "SELECT id, label FROM run WHERE started = ?1 AND host = ?2 AND plan = ?3 AND folder = ?4";
+        let of = params![started, host, record.plan.name, folder];
+        let known: Option<(i64, String)> =
+            change.query_row(known, of, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        if let Some((id, old)) = known {
+            if label.is_empty() || label == old {
+                return Ok(Added::Known);
+            }
+            change.execute("UPDATE run SET label = ?2 WHERE id = ?1", params![id, label])?;
+            change.commit()?;
+            return Ok(Added::Relabelled(id));
+        }
+        change.execute(
+            "INSERT INTO run
                  (started, host, kernel, plan, label, verdict, folder, place, tags, model)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
@@ -211,15 +260,33 @@ impl Store {
                 place.model
             ],
         )?;
-        if added == 0 {
-            return Ok(None);
-        }
         let id = change.last_insert_rowid();
         for cell in judgement.cells.iter().filter(|cell| cell.all.recorded > 0) {
             add_cell(&change, id, cell)?;
         }
         change.commit()?;
-        Ok(Some(id))
+        Ok(Added::New(id))
+    }
+
+    /// Removes a run. Whether it was there.
+    pub(crate) fn remove(&mut self, id: i64) -> anyhow::Result<bool> {
+        Ok(self.connection.execute("DELETE FROM run WHERE id = ?1", [id])? > 0)
+    }
+
+    /// How many runs there are.
+    pub(crate) fn count(&self) -> anyhow::Result<usize> {
+        let count: i64 =
+            self.connection.query_row("SELECT count(*) FROM run", [], |row| row.get(0))?;
+        Ok(usize::try_from(count)?)
+    }
+
+    /// The names of all cells, each once.
+    pub(crate) fn cell_names(&self) -> anyhow::Result<Vec<String>> {
+        let mut query = self.connection.prepare("SELECT DISTINCT name FROM cell ORDER BY name")?;
+        let names = query.query_map([], |row| row.get::<_, String>(0))?;
+        Ok(names
+            .map(|name| name.map(|name| printable(&name).into_owned()))
+            .collect::<Result<_, _>>()?)
     }
 
     /// The runs that are wanted, the earliest first.

@@ -11,14 +11,14 @@ use rtscope_analyse::{
     },
     statistics::quantile,
 };
-use rtscope_model::{time::Nanos, verdict::Statistic};
+use rtscope_model::{text::suggest, time::Nanos, verdict::Statistic};
 use serde_json::json;
 
 use super::{Refused, print};
 use crate::{
     cli::fleet,
     exit,
-    history::{self, Entry, RunPlace, Store, Wanted},
+    history::{self, Added, Entry, RunPlace, Store, Wanted},
     output::{print_folded, shown},
     png,
     record::{self, Additions, Destination},
@@ -28,6 +28,8 @@ use crate::{
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Verb {
     /// Add records to the history; skip those that it already contains
+    ///
+    /// A known record gets the new label, if you give one.
     ///
     /// Examples:
     ///   rtscope history import rtscope-runs/quick-*
@@ -48,6 +50,12 @@ pub(super) enum Verb {
     ///   rtscope history show 12
     #[command(verbatim_doc_comment)]
     Show(Show),
+    /// Remove runs from the history; their records stay
+    ///
+    /// Examples:
+    ///   rtscope history remove 12 13
+    #[command(verbatim_doc_comment)]
+    Remove(Remove),
     /// Show or plot a figure over time, with the changes of its level
     ///
     /// Examples:
@@ -101,6 +109,15 @@ pub(super) struct Show {
 }
 
 #[derive(Debug, clap::Args)]
+pub(super) struct Remove {
+    /// Numbers of the runs, from the list
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<i64>,
+    #[command(flatten)]
+    file: File,
+}
+
+#[derive(Debug, clap::Args)]
 pub(super) struct Trend {
     /// The cell's name
     cell: String,
@@ -137,17 +154,30 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
         Verb::Import(args) => import(args),
         Verb::List(args) => list(args),
         Verb::Show(args) => show(args),
+        Verb::Remove(args) => remove(args),
         Verb::Trend(args) => draw(args),
     }?;
     Ok(ExitCode::from(exit::PASS))
 }
 
+fn place_of(file: &File) -> anyhow::Result<PathBuf> {
+    file.store.clone().map_or_else(history::default_file, Ok)
+}
+
+/// A history that is there: nothing is made for who only reads.
 fn open(file: &File) -> anyhow::Result<Store> {
-    Store::open(&file.store.clone().map_or_else(history::default_file, Ok)?)
+    let place = place_of(file)?;
+    let missing = || {
+        Refused(format!(
+            "there is no history {}: make one with `rtscope history import DIR...`",
+            shown(&place)
+        ))
+    };
+    Ok(Store::open_known(&place)?.ok_or_else(missing)?)
 }
 
 fn import(args: &Import) -> anyhow::Result<()> {
-    let mut store = open(&args.file)?;
+    let mut store = Store::open(&place_of(&args.file)?)?;
     let is_record = |run: &PathBuf| record::is_one(run);
     let runs: Vec<(PathBuf, RunPlace)> =
         args.runs.iter().map(|run| fleet::records_in(run)).collect::<Result<Vec<_>, _>>()?.concat();
@@ -158,26 +188,39 @@ fn import(args: &Import) -> anyhow::Result<()> {
             print(&format!("{} is not a record: skipped\n", shown(run)))?;
             continue;
         }
+        if run.is_file() {
+            let text = format!("{} is a file: name the folder of a record", shown(run));
+            return Err(Refused(text).into());
+        }
         let judged = record::open(run, &Additions::default())?;
         let folder = run.canonicalize().unwrap_or_else(|_| run.clone());
         let folder = folder.display().to_string();
         let added =
             store.add(&judged.record, &judged.judgement, (&args.label, place), &folder, args.at)?;
-        let told = added
-            .map_or_else(|| "is already in the history".to_owned(), |id| format!("is run {id}"));
+        let told = match added {
+            Added::New(id) => format!("is run {id}"),
+            Added::Known => "is already in the history".to_owned(),
+            Added::Relabelled(id) => format!("is already run {id}, which has this label now"),
+        };
         print(&format!("{} {told}\n", shown(run)))?;
     }
     Ok(())
 }
 
 fn list(args: &List) -> anyhow::Result<()> {
-    let runs = open(&args.file)?.list(&args.wanted)?;
+    // Who names no file may not have a history yet.
+    let store = match args.file.store {
+        Some(_) => Some(open(&args.file)?),
+        None => Store::open_known(&place_of(&args.file)?)?,
+    };
+    let runs = store.as_ref().map_or_else(|| Ok(Vec::new()), |store| store.list(&args.wanted))?;
     if args.json {
         let runs: Vec<_> = runs.iter().map(document).collect();
         return print(&(serde_json::to_string_pretty(&runs)? + "\n"));
     }
     if runs.is_empty() {
-        return print("No runs found: add records with `rtscope history import DIR...`\n");
+        let all = store.map_or(Ok(0), |store| store.count())?;
+        return print(&args.wanted.none_found(all));
     }
     let mut text = String::new();
     for run in &runs {
@@ -211,9 +254,7 @@ fn line(run: &Entry) -> String {
 
 fn show(args: &Show) -> anyhow::Result<()> {
     let store = open(&args.file)?;
-    let no_run =
-        || Refused(format!("there is no run {}; `rtscope history list` shows them", args.id));
-    let run = store.run(args.id)?.ok_or_else(no_run)?;
+    let run = store.run(args.id)?.ok_or_else(|| no_run(args.id))?;
     let mut text = format!("{}       {}\n", line(&run), run.folder);
     for cell in store.cells(args.id)? {
         let figure = |statistic| {
@@ -234,9 +275,43 @@ fn show(args: &Show) -> anyhow::Result<()> {
     print_folded(&text)
 }
 
+fn remove(args: &Remove) -> anyhow::Result<()> {
+    let mut store = open(&args.file)?;
+    // Nothing is removed if a number is wrong.
+    for id in &args.ids {
+        store.run(*id)?.ok_or_else(|| no_run(*id))?;
+    }
+    for id in &args.ids {
+        if store.remove(*id)? {
+            print(&format!("run {id} is removed\n"))?;
+        }
+    }
+    Ok(())
+}
+
+fn no_run(id: i64) -> Refused {
+    Refused(format!("there is no run {id}; `rtscope history list` shows them"))
+}
+
+/// Why no run has a cell of this name.
+fn no_cell(args: &Trend, store: &Store) -> anyhow::Result<Refused> {
+    let names = store.cell_names()?;
+    if names.contains(&args.cell) {
+        return Ok(Refused(format!(
+            "no run that matches these options has a cell {:?}",
+            args.cell
+        )));
+    }
+    let more = match suggest(&args.cell, names.iter().map(String::as_str)) {
+        Some(near) => format!(" (did you mean {near:?}?)"),
+        None if names.is_empty() => String::new(),
+        None => format!(": its cells are {}", names.join(", ")),
+    };
+    Ok(Refused(format!("no run of the history has a cell {:?}{more}", args.cell)))
+}
+
 /// The wanted cell of each wanted run, in order of time.
-fn points(args: &Trend) -> anyhow::Result<Vec<TrendPoint>> {
-    let store = open(&args.file)?;
+fn points(args: &Trend, store: &Store) -> anyhow::Result<Vec<TrendPoint>> {
     let mut points = Vec::new();
     for run in store.list(&args.wanted)? {
         let began: jiff::Timestamp = run
@@ -267,10 +342,10 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
         let text = "only one document can go to standard output: use only one of --json, --out - and --surface -";
         return Err(Refused(text.to_owned()).into());
     }
-    let points = points(args)?;
+    let store = open(&args.file)?;
+    let points = points(args, &store)?;
     if points.is_empty() {
-        let text = format!("no run of the history has a cell {:?}", args.cell);
-        return Err(Refused(text).into());
+        return Err(no_cell(args, &store)?.into());
     }
     let what = format!("{} of {}", args.statistic, args.cell);
     let options = PlotOptions { width: 1_000, ..PlotOptions::default() };
@@ -303,7 +378,8 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
             let level = |ns: f64| us(ns.round() as u64);
             text += &format!("  -- from {} to {} --\n", level(change.before), level(change.after));
         }
-        text += &format!("  {}  {:>9}  {}\n", point.day, us(point.value_ns), point.on);
+        let began = jiff::Timestamp::from_second(point.at_s)?.strftime("%Y-%m-%d %H:%M");
+        text += &format!("  {began}  {:>9}  {}\n", us(point.value_ns), point.on);
     }
     if let Some(why) = refused {
         text += &format!("rtscope did not look for level changes: {why}\n");

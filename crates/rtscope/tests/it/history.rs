@@ -75,6 +75,53 @@ fn what_is_no_history_is_said() {
     assert_eq!(refused.status.code(), Some(64));
 }
 
+#[test]
+fn a_known_run_gets_a_new_label_and_a_run_can_be_removed() {
+    let folder = folder();
+    let at = folder.path();
+    let runs = [record_of(at, 1, false), record_of(at, 2, false)].join(" ");
+    let of = |line: &str| {
+        let output = output(at, &format!("history {line} --store h.sqlite"));
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    assert_eq!(of(&format!("import {runs} --label a")).0, Some(0));
+    let told = of(&format!("import {runs} --label b")).1;
+    assert!(told.contains("is already run 2, which has this label now"), "{told}");
+    // Without a label, nothing changes.
+    assert_eq!(of(&format!("import {runs}")).1.matches("is already in the history").count(), 2);
+    let labels = json(at, "history list --store h.sqlite --json");
+    assert_eq!((&labels[0]["label"], labels.as_array().map(Vec::len)), (&"b".into(), Some(2)));
+    let (code, told) = of("list --plan quik");
+    assert!(
+        code == Some(0) && told.contains("No run matches") && told.contains("2 runs"),
+        "{told}"
+    );
+    let (code, told) = of("trend disc");
+    assert!(code == Some(64) && told.contains("did you mean \"disk\"?"), "{told}");
+    // A wrong number removes nothing.
+    assert_eq!(of("remove 1 9").0, Some(64));
+    assert_eq!(of("remove 1").1, "run 1 is removed\n");
+    assert_eq!(of("list").1.lines().count(), 1, "{:?}", of("list"));
+    assert_eq!(of("trend disk").1.lines().filter(|line| line.contains("2025-01-02 ")).count(), 1);
+}
+
+#[test]
+fn who_only_reads_makes_no_history() {
+    let folder = folder();
+    let at = folder.path();
+    for line in ["list", "show 1", "trend rest", "remove 1"] {
+        let refused = output(at, &format!("history {line} --store a/missing.sqlite"));
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(64), "{line}: {told}");
+        assert!(told.contains("there is no history a/missing.sqlite"), "{line}: {told}");
+        assert!(!at.join("a").exists(), "{line} made a folder");
+    }
+    fs::write(at.join("page.html"), "").expect("a file");
+    let refused = output(at, "history import page.html --store h.sqlite");
+    let told = text(&refused.stderr);
+    assert!(told.contains("page.html is a file: name the folder of a record"), "{told}");
+}
+
 /// Results of other tools over years: dated by their files or by hand, with what they don't know.
 #[test]
 fn imports_belong_to_the_history_with_their_day() {

@@ -221,7 +221,7 @@ fn everything_below_rtscope_runs_can_be_given_to_the_history() {
     );
     assert!(told.contains("other is not a record: skipped"), "{told}");
     let none = output(here, "history import --store h.sqlite page.html other");
-    assert_eq!(none.status.code(), Some(1), "none of them is one");
+    assert_eq!(none.status.code(), Some(64), "none of them is one");
 }
 
 #[test]

@@ -124,6 +124,7 @@ pub(super) const NOT_RUN: &[Reason] = &[
             "rtscope history list --tag rt",
             "rtscope history trend ",
             "rtscope history show 17",
+            "rtscope history remove 17",
         ],
     ),
 ];
