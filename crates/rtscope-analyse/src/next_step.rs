@@ -64,7 +64,8 @@ pub fn next_step(judgement: &Judgement, record: &Record) -> Option<NextStep> {
         Some(NextStep::new("resolve-findings", text))
     };
     match judgement.verdict {
-        Verdict::Measured => against_culprit(record)
+        Verdict::Measured => unfinished(judgement, record)
+            .or_else(|| against_culprit(record))
             .or_else(|| swallowed(judgement, record))
             .or_else(before_use)
             .or_else(|| ask(judgement)),
@@ -85,9 +86,28 @@ pub fn next_step(judgement: &Judgement, record: &Record) -> Option<NextStep> {
         // Nobody can run it longer: the file is as long as it is.
         Verdict::Inconclusive if record.is_imported() => repaired(),
         Verdict::Inconclusive => {
-            repaired().or_else(|| open_claim(judgement)).or_else(|| more_samples(judgement, record))
+            let figures = open_claim(judgement).or_else(|| more_samples(judgement, record));
+            match (repaired(), figures) {
+                (Some(first), Some(then)) => Some(NextStep {
+                    text: format!(
+                        "{} The figures leave a requirement open, too: {}",
+                        first.text, then.text
+                    ),
+                    command: then.command,
+                    ..first
+                }),
+                (first, then) => first.or(then),
+            }
         }
     }
+}
+
+/// After a run without requirement that did not come to its end.
+fn unfinished(judgement: &Judgement, record: &Record) -> Option<NextStep> {
+    judgement.findings.iter().find(|finding| finding.code == "phases-not-run")?;
+    let text =
+        "the run did not come to its end, so some phases were not measured. To measure all of them";
+    Some(NextStep::with_command("measure-again", text, own_command(record)))
 }
 
 /// What helps against what took the most time of the late wake-ups, where the run explained them.
@@ -271,10 +291,15 @@ fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {
         }
     }
     let is_acceptable = |code: &&&str| !DAMAGE.contains(code) && !NOT_DONE.contains(code);
-    let acceptable = codes.iter().find(is_acceptable).copied();
+    let acceptable: Vec<String> =
+        codes.iter().filter(is_acceptable).map(|code| format!("--accept {code}")).collect();
     let is_damaged = codes.iter().any(|code| DAMAGE.contains(code));
-    let accept = acceptable.filter(|_| judgement.verdict != Verdict::Measured).map(|code| {
-        format!("if a finding doesn't matter to you, accept it, for example with --accept {code}")
+    let accept = (judgement.verdict != Verdict::Measured && !acceptable.is_empty()).then(|| {
+        let accept = acceptable.join(" ");
+        match acceptable.len() {
+            1 => format!("if it doesn't matter to you, accept it with {accept}"),
+            _ => format!("accept those that don't matter to you: {accept}"),
+        }
     });
     let again = is_damaged.then(|| {
         "the record is damaged, which can't be accepted: use the record as the run wrote it, or measure \
@@ -496,6 +521,37 @@ mod tests {
         assert_eq!(step(&guest).code, "resolve-findings");
         guest.plan = plan("");
         assert_eq!(step(&guest).code, "give-deadline", "a guest without a requirement");
+    }
+
+    #[test]
+    fn a_step_names_all_findings_to_accept_and_what_the_figures_leave_open() {
+        let guest = |require: &str| {
+            run(require, 9_000).machine(|machine| {
+                machine.virtualisation = Some("kvm".to_owned());
+                machine.clock.resolution_ns = Some(4_000_000);
+            })
+        };
+        let met = step(&guest("\"max < 200us\""));
+        assert!(
+            met.text.contains("accept those that don't matter to you: --accept ")
+                && met.text.matches("--accept ").count() == 2,
+            "{}",
+            met.text
+        );
+        let open = step(&guest("\"max < 200us once in 1h\""));
+        assert_eq!(open.code, "resolve-findings");
+        assert!(open.text.contains("open, too: the time measured doesn't back"), "{}", open.text);
+        let command = "rtscope run --until 'max < 200us once in 1h'";
+        assert_eq!(open.command.as_deref(), Some(command));
+    }
+
+    #[test]
+    fn after_a_run_that_was_interrupted_the_whole_is_measured() {
+        let words = ["rtscope", "run", "--explain", "mine.toml"];
+        let first = Run::new(&plan(""), 1).cell(0, &[&[3_000; 2_000]]).end();
+        let interrupted = step(&started_as(first, &words));
+        assert_eq!(interrupted.code, "measure-again");
+        assert_eq!(interrupted.command.as_deref(), Some("rtscope run mine.toml"));
     }
 
     #[test]

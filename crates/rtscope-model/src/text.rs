@@ -122,6 +122,9 @@ pub(crate) fn problem_at(text: &str, error: &toml::de::Error, at: Option<usize>)
     if let Some(message) = right_form(&message, line_text) {
         return Problem { line, ..Problem::new(message) };
     }
+    if let Some(table) = repeated_table(&message, line_text) {
+        return Problem { line, ..Problem::new(two_brackets(table)) };
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let suggestion = match message.starts_with("unknown ") {
         true => quoted.next().and_then(|wrong| suggest(wrong, quoted)),
@@ -135,12 +138,22 @@ pub(crate) fn problem_at(text: &str, error: &toml::de::Error, at: Option<usize>)
     Problem { line, message, suggestion }
 }
 
+fn two_brackets(table: &str) -> String {
+    format!("write [[{table}]] with two brackets")
+}
+
+/// The table that stands in a text twice, with one bracket.
+fn repeated_table<'a>(message: &str, line: &'a str) -> Option<&'a str> {
+    let table = line.trim().strip_prefix('[')?.strip_suffix(']')?;
+    (message == "duplicate key" && !table.starts_with('[')).then_some(table)
+}
+
 /// How a value of the wrong type is written, for the line that it stands in; none for what that doesn't show.
 fn right_form(message: &str, line: &str) -> Option<String> {
     let (_, expected) = message.strip_prefix("invalid type: ")?.split_once(", expected ")?;
     let line = line.trim();
     if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return (expected == "a sequence").then(|| format!("write [[{name}]] with two brackets"));
+        return (expected == "a sequence").then(|| two_brackets(name));
     }
     let (key, value) = line.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
@@ -150,7 +163,11 @@ fn right_form(message: &str, line: &str) -> Option<String> {
     }
     let quoted =
         if value.starts_with(['"', '\'']) { value.to_owned() } else { format!("\"{value}\"") };
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
     let form = match expected {
+        "a string" if is_number => {
+            format!("{quoted}, or with its unit if it is a time, such as \"1ms\"")
+        }
         "a string" if is_plain(value) => quoted,
         "a sequence" if is_plain(value) => format!("[{quoted}]"),
         "a map" => "{ name = \"value\" }".to_owned(),
@@ -205,7 +222,11 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_is_told_how_it_is_written() {
         for (found, line, form) in [
-            ("integer `5`, expected a string", "duration = 5", "duration = \"5\""),
+            (
+                "integer `5`, expected a string",
+                "duration = 5",
+                "duration = \"5\", or with its unit if it is a time, such as \"1ms\"",
+            ),
             ("boolean `false`, expected a string", "throttling = false", "throttling = \"false\""),
             ("string \"x\", expected a sequence", "load = \"x\"", "load = [\"x\"]"),
             ("string \"80\", expected i64", "  priority = \"80\"", "priority = 80"),
@@ -216,6 +237,11 @@ mod tests {
         }
         let said = right_form("invalid type: map, expected a sequence", "[phase]");
         assert_eq!(said.as_deref(), Some("write [[phase]] with two brackets"));
+        let text = "[phase]\nname = 'a'\n[phase]\nname = 'b'\n";
+        let error = toml::from_str::<toml::Table>(text).expect_err("twice the same");
+        let problem = problem_of(text, &error);
+        assert_eq!(problem.message, "write [[phase]] with two brackets");
+        assert_eq!(problem.line, Some(3));
         let table = "phase = { duration = 5 }";
         assert_eq!(right_form("invalid type: integer `5`, expected a string", table), None);
     }

@@ -162,7 +162,7 @@ impl FromStr for Requirement {
             "lost" => Statistic::Lost,
             name => Statistic::Quantile(
                 quantile_parts_of(name)
-                    .ok_or_else(|| bad(format!("{name:?} is not a statistic")))?,
+                    .ok_or_else(|| bad(format!("{name:?} is not a statistic{}", meant(name))))?,
             ),
         };
         let limit = if statistic.is_count() {
@@ -207,6 +207,14 @@ impl FromStr for Requirement {
     }
 }
 
+/// What a quantile without its point was meant to be.
+fn meant(name: &str) -> String {
+    let digits = name.strip_prefix('p').filter(|digits| digits.len() > 2);
+    let dotted = digits.and_then(|digits| Some(format!("p{}.{}", digits.get(..2)?, &digits[2..])));
+    let dotted = dotted.filter(|dotted| quantile_parts_of(dotted).is_some());
+    dotted.map(|dotted| format!(" (did you mean {dotted}?)")).unwrap_or_default()
+}
+
 /// The parts of a billion of a quantile's name: 999,900,000 for `p99.99`; none where it isn't one.
 pub(crate) fn quantile_parts_of(name: &str) -> Option<u32> {
     name.strip_prefix('p').and_then(quantile_parts)
@@ -249,6 +257,9 @@ mod tests {
             let said = wrong.parse::<Requirement>().expect_err(wrong).to_string();
             assert_eq!(said.matches("write ").count(), 1, "{wrong}: {said}");
         }
+        let said = |text: &str| text.parse::<Requirement>().expect_err(text).to_string();
+        assert!(said("p999 < 5ms").contains("(did you mean p99.9?)"));
+        assert!(!said("p000 < 5ms").contains("did you mean"));
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub(crate) fn note_usage(error: &clap::Error) {
     let has_attributes = has_attributes(&io::stderr());
     let text = error.render();
     let text = if has_attributes { text.ansi().to_string() } else { text.to_string() };
+    // What the standard library says of a number that is none.
+    let text = text.replace("invalid digit found in string", "write a whole number");
     let text = folded(&text.replacen("error:", ERROR, 1), &io::stderr());
     let _ = write!(io::stderr(), "{text}");
 }

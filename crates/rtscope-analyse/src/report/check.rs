@@ -132,14 +132,20 @@ pub fn table(checked: &Checked<'_>) -> String {
     }
     for one in checked.threads.iter().filter(|one| one.judged) {
         let Some(own) = &one.rhythm else { continue };
-        text += &format!("\n{}, {} activations, us\n", one.thread.name, own.activations.len());
-        for (what, values) in [
-            ("latency  min / median / max", own.latencies_ns()),
-            ("jitter   min / median / max", jitter(own)),
-            ("CPU time min / median / max", own.runs_ns()),
+        let all = own.activations.len();
+        text += &format!("\n{}, {all} activations, us\n", one.thread.name);
+        for (what, values, of) in [
+            ("latency  min / median / max", own.latencies_ns(), all),
+            // A distance lies between two of them.
+            ("jitter   min / median / max", jitter(own), all - 1),
+            ("CPU time min / median / max", own.runs_ns(), all),
         ] {
+            let unseen = match values.len() {
+                seen if seen == 0 || seen >= of => String::new(),
+                seen => format!("  (of {seen} of them; the others may be the worst)"),
+            };
             let shown = Range::from_values(values).map_or("not known".to_owned(), Range::shown);
-            text += &format!("  {what}  {shown}\n");
+            text += &format!("  {what}  {shown}{unseen}\n");
         }
     }
     text += "\n";
@@ -151,7 +157,10 @@ pub fn table(checked: &Checked<'_>) -> String {
         text += &format!("? not known: {untold}\n");
     }
     if checked.findings.is_empty() {
-        text += "No mistake was found.\n";
+        text += match checked.untold.is_empty() {
+            true => "No mistake was found.\n",
+            false => "No mistake was found in what could be seen.\n",
+        };
     }
     text
 }

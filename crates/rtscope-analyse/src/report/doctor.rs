@@ -9,7 +9,7 @@ use rtscope_model::{
 };
 
 use crate::{
-    doctor::{Purpose, against::MachinesApart},
+    doctor::{PURPOSES, Purpose, against::MachinesApart},
     number::counted,
 };
 
@@ -100,6 +100,19 @@ pub fn text(document: &DoctorDocument, all: bool) -> String {
     text + &rest(document, shown)
 }
 
+/// The command that shows all of it, for the same purpose and deadline.
+fn all_of(document: &DoctorDocument) -> String {
+    let mut command = "rtscope doctor --all".to_owned();
+    if document.purpose != PURPOSES[0].name {
+        command += &format!(" --for {}", document.purpose);
+    }
+    let usual = Purpose::named(&document.purpose).map(|purpose| purpose.deadline_ns);
+    if usual != Some(document.deadline_ns) {
+        command += &format!(" --deadline {}", Nanos(document.deadline_ns).exact());
+    }
+    command
+}
+
 /// What isn't shown.
 fn rest(document: &DoctorDocument, shown: usize) -> String {
     let mut text = String::new();
@@ -111,7 +124,7 @@ fn rest(document: &DoctorDocument, shown: usize) -> String {
         let words: Vec<String> =
             counts.map(|severity| format!("{} {}", count(severity), severity.word())).collect();
         let _ =
-            write!(text, "\n{} more ({}): rtscope doctor --all\n", hidden.len(), words.join(", "));
+            writeln!(text, "\n{} more ({}): {}", hidden.len(), words.join(", "), all_of(document));
     }
     if !document.left_out.is_empty() {
         let n = document.left_out.len() as u64;

@@ -7,7 +7,10 @@ use rtscope_model::{
     time::{Nanos, Rounding},
 };
 
-use crate::statistics::check::{Rhythm, SleepForm, rhythm};
+use crate::{
+    number::counted,
+    statistics::check::{Rhythm, SleepForm, rhythm},
+};
 
 /// What the user expects of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -211,9 +214,9 @@ fn overrun(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Opti
     let rhythm = seen.rhythm.as_ref().filter(|rhythm| rhythm.overrun > 0)?;
     let longest = rhythm.activations.iter().map(|one| one.run_ns).max().unwrap_or(0);
     let text = format!(
-        "{} missed {} periods of {} because of its own work, which takes up to {}",
+        "{} missed {} of {} because of its own work, which takes up to {}",
         named(seen.thread),
-        rhythm.overrun,
+        counted(rhythm.overrun, "period"),
         Nanos(rhythm.period_ns),
         Nanos(longest)
     );
@@ -230,9 +233,9 @@ fn missed(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) -> Optio
         }
     };
     let text = format!(
-        "{} missed {} periods of {} {why}",
+        "{} missed {} of {} {why}",
         named(seen.thread),
-        rhythm.missed - rhythm.overrun,
+        counted(rhythm.missed - rhythm.overrun, "period"),
         Nanos(rhythm.period_ns),
     );
     let advice = "see what runs before it (rtscope ps --above PRIORITY) and how late this machine wakes a thread (rtscope run)";
@@ -499,6 +502,35 @@ mod tests {
         let with_inheritance = ThreadEventKind::Futex { operation: 6, value: 0, limited: false };
         let right = program(periodic(&[with_inheritance, wait[1], wait[2], wait[3]]));
         assert_eq!(codes(&right, &fifo_80()), [""; 0]);
+    }
+
+    /// Wake-ups that the kernel doesn't show are perhaps the late ones.
+    #[test]
+    fn figures_of_some_activations_are_not_called_those_of_all() {
+        let shown = |unseen: u64| {
+            let mut events = periodic(&[]);
+            let is_hidden = |event: &ThreadEvent| {
+                let nth = (event.at_ns - 990 * MS) / (10 * MS);
+                let is_switch =
+                    matches!(event.what, ThreadEventKind::In | ThreadEventKind::Out { .. });
+                is_switch && (1..=unseen).contains(&nth)
+            };
+            events.retain(|event| !is_hidden(event));
+            let program = seen(vec![thread(2, Policy::Fifo, events)]);
+            let checked = judge(&program, &fifo_80());
+            (crate::report::check::table(&checked), checked.untold.len())
+        };
+        let (all, none) = shown(0);
+        assert!(none == 0 && !all.contains("of them"), "{all}");
+        assert!(all.ends_with("No mistake was found.\n"), "{all}");
+        let (some, _) = shown(2);
+        assert!(some.contains("(of 8 of them; the others may be the worst)"), "{some}");
+        let (few, untold) = shown(8);
+        assert!(untold == 1 && few.contains("of them; the others may be the worst"), "{few}");
+        let mut blind = seen(vec![thread(1, Policy::Fifo, vec![])]);
+        blind.sources = Sources::default();
+        let text = crate::report::check::table(&judge(&blind, &Expectation::default()));
+        assert!(text.ends_with("No mistake was found in what could be seen.\n"), "{text}");
     }
 
     #[test]

@@ -190,7 +190,7 @@ pub(crate) fn what(plan: &Plan) -> &'static str {
 /// A cell with a line for each thread, or the worst of many.
 fn lines_of<'a>(judgement: &Judgement, cell: &'a CellSummary) -> Vec<Line<'a>> {
     let mut lines = vec![Line::Cell(cell)];
-    lines.extend(cell.loads.iter().map(Line::Load));
+    lines.extend(loads_of(cell).map(Line::Load));
     let limit_ns = tightest_limit_ns(judgement, cell);
     let figures =
         |row: &'a FigureRow| Line::Figures { label: format!("  {}", row.label), row, limit_ns };
@@ -288,10 +288,16 @@ fn achieved(load: &LoadSummary) -> String {
     format!("{}: {rate}{idle}{end}", load.line)
 }
 
+/// The loads of a cell that the run reached.
+fn loads_of(cell: &CellSummary) -> impl Iterator<Item = &LoadSummary> {
+    let is_reached = cell.duration_ns > 0 || cell.ended.is_some();
+    cell.loads.iter().filter(move |_| is_reached)
+}
+
 /// The loads of many cells, below the table.
 fn loads_apart(judgement: &Judgement, style: Style) -> String {
     let loads = judgement.cells.iter().flat_map(|cell| {
-        cell.loads.iter().map(move |load| format!("{}, {}", cell.name, achieved(load)))
+        loads_of(cell).map(move |load| format!("{}, {}", cell.name, achieved(load)))
     });
     let lines: String = loads.map(|load| style.paragraph("  ", 4, &load)).collect();
     if lines.is_empty() { lines } else { format!("\nLoads\n{lines}") }

@@ -127,7 +127,7 @@ fn remedy(piece: &Piece, is_preempt_rt: Option<bool>, is_guest: bool) -> &'stati
             "other timers expired first: move the programs that set them to another CPU"
         }
         PieceKind::Interference => {
-            "raise this thread's priority above the other's, lower the other's, or give them different CPUs"
+            "give the other thread a lower priority than this one, or give them different CPUs"
         }
         PieceKind::Switching if piece.name == PAGE_FAULT => {
             "lock the program's memory with mlockall(MCL_CURRENT | MCL_FUTURE), and touch all of it before the loop \

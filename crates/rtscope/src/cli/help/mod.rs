@@ -72,7 +72,19 @@ fn with_hints(error: clap::Error, command: &Command, words: &[OsString]) -> clap
     add_kernel_hint(&mut e, &shown);
     add_values(&mut e, &shown);
     add_owner(&mut e, &shown);
+    add_separator(&mut e, command, &shown);
     e
+}
+
+/// A program that a command is to start stands behind `--`.
+fn add_separator(error: &mut clap::Error, root: &Command, words: &[OsString]) {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return };
+    let takes_program = level(root, words).get_arguments().any(clap::Arg::is_last_set);
+    if error.kind() != ErrorKind::UnknownArgument || wrong.starts_with('-') || !takes_program {
+        return;
+    }
+    let tip = format!("a program and its arguments go behind --, for example: -- {wrong}");
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
 /// What `--color` says of help and errors, which are written before the command line is read.

@@ -106,6 +106,12 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         true => None,
         false => Some(boot::layout(&root, args.layout)?),
     };
+    let held = tune::SETTINGS
+        .iter()
+        .find(|one| args.keep && one.needs_its_process() && settings.contains_key(one.name));
+    if let Some(held) = held {
+        return Err(tune::TuneError::EndsWithProcess { setting: held.name.to_owned() }.into());
+    }
     if args.dry_run {
         return dry_run(args, &settings, &root, layout.map(|layout| (layout, words.as_str())));
     }
@@ -219,6 +225,9 @@ fn dry_run(
         document["boot"] = serde_json::json!(parameters.map(|(_, words)| words));
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
+        if args.persist && !settings.is_empty() {
+            print("What each boot would change, as the machine is now:\n")?;
+        }
         print_folded(&(text_of(&proposal, true) + &preview))?;
         print_folded("Nothing was changed (--dry-run).\n")?;
     }
@@ -254,14 +263,6 @@ fn text_of(proposal: &Proposal, all: bool) -> String {
 
 fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let (tree, journal) = (Tree::default(), tune::journal_dir());
-    if args.keep {
-        let held = tune::SETTINGS
-            .iter()
-            .find(|one| one.needs_its_process() && settings.contains_key(one.name));
-        if let Some(held) = held {
-            return Err(tune::TuneError::EndsWithProcess { setting: held.name.to_owned() }.into());
-        }
-    }
     let proposal = tune::propose(&tree, &journal, settings)?;
     let interrupt = Interrupt::install_patient()?;
     let forwarded = ForwardedSignals::install()?;
