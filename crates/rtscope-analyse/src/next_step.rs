@@ -64,8 +64,8 @@ pub fn next_step(judgement: &Judgement, record: &Record) -> Option<NextStep> {
         Some(NextStep::new("resolve-findings", text))
     };
     match judgement.verdict {
-        Verdict::Measured => unfinished(judgement, record)
-            .or_else(|| against_culprit(record))
+        Verdict::Measured => against_culprit(record)
+            .or_else(|| unfinished(judgement, record))
             .or_else(|| swallowed(judgement, record))
             .or_else(before_use)
             .or_else(|| ask(judgement)),
@@ -104,10 +104,16 @@ pub fn next_step(judgement: &Judgement, record: &Record) -> Option<NextStep> {
 
 /// After a run without requirement that did not come to its end.
 fn unfinished(judgement: &Judgement, record: &Record) -> Option<NextStep> {
-    judgement.findings.iter().find(|finding| finding.code == "phases-not-run")?;
+    let has = |code: &str| {
+        judgement.findings.iter().any(|f| f.code == code && f.weight >= Weight::PreventsPass)
+    };
+    // Who asks for an end at a latency wants no more.
+    if !has("phases-not-run") || has("break-hit") {
+        return None;
+    }
     let text =
         "the run did not come to its end, so some phases were not measured. To measure all of them";
-    Some(NextStep::with_command("measure-again", text, own_command(record)))
+    Some(NextStep::with_command("measure-again", text, own_command(record, &[])))
 }
 
 /// What helps against what took the most time of the late wake-ups, where the run explained them.
@@ -207,12 +213,12 @@ fn swallowed(judgement: &Judgement, record: &Record) -> Option<NextStep> {
 /// The run's own command with `--explain`.
 fn explain_command(record: &Record, above_ns: Option<u64>) -> String {
     let above = above_ns.map_or(String::new(), |ns| format!(" --above {}", Nanos(ns).exact()));
-    format!("{} --explain{above}", own_command(record))
+    format!("{} --explain{above}", own_command(record, &["--explain", "--above"]))
 }
 
-/// The run's command without the folder of its results and with a comparison left out; `rtscope run` where it isn't one
-/// of that verb.
-fn own_command(record: &Record) -> String {
+/// The run's command without the folder of its results, a comparison, and some more options; `rtscope run` where it
+/// isn't one of that verb.
+fn own_command(record: &Record, but: &[&str]) -> String {
     let command = record.events.iter().find_map(|stamped| match &stamped.event {
         Event::RunStarted { command, .. } => Some(command.as_slice()),
         _ => None,
@@ -221,16 +227,19 @@ fn own_command(record: &Record) -> String {
     if verb != "run" {
         return "rtscope run".to_owned();
     }
-    const LEFT_OUT: [&str; 4] = ["--out", "-o", "--compare-with", "--above"];
+    const LEFT_OUT: [&str; 3] = ["--out", "-o", "--compare-with"];
+    // Those with a value.
+    let is_left_out =
+        |option: &str| LEFT_OUT.contains(&option) || option == "--above" && but.contains(&option);
     let mut text = "rtscope run".to_owned();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        if LEFT_OUT.contains(&word.as_str()) {
+        if is_left_out(word) {
             words.next();
             continue;
         }
-        let is_joined = LEFT_OUT.iter().any(|left| word.starts_with(&format!("{left}=")));
-        if !is_joined && !["--explain", "--json"].contains(&word.as_str()) {
+        let is_joined = word.split_once('=').is_some_and(|(option, _)| is_left_out(option));
+        if !is_joined && word != "--json" && !but.contains(&word.as_str()) {
             text.push(' ');
             text.push_str(&shell_word(word));
         }
@@ -296,9 +305,9 @@ fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {
     let is_damaged = codes.iter().any(|code| DAMAGE.contains(code));
     let accept = (judgement.verdict != Verdict::Measured && !acceptable.is_empty()).then(|| {
         let accept = acceptable.join(" ");
-        match acceptable.len() {
+        match codes.len() {
             1 => format!("if it doesn't matter to you, accept it with {accept}"),
-            _ => format!("accept those that don't matter to you: {accept}"),
+            _ => format!("to accept those that don't matter to you: {accept}"),
         }
     });
     let again = is_damaged.then(|| {
@@ -533,7 +542,7 @@ mod tests {
         };
         let met = step(&guest("\"max < 200us\""));
         assert!(
-            met.text.contains("accept those that don't matter to you: --accept ")
+            met.text.contains("to accept those that don't matter to you: --accept ")
                 && met.text.matches("--accept ").count() == 2,
             "{}",
             met.text
@@ -551,7 +560,7 @@ mod tests {
         let first = Run::new(&plan(""), 1).cell(0, &[&[3_000; 2_000]]).end();
         let interrupted = step(&started_as(first, &words));
         assert_eq!(interrupted.code, "measure-again");
-        assert_eq!(interrupted.command.as_deref(), Some("rtscope run mine.toml"));
+        assert_eq!(interrupted.command.as_deref(), Some("rtscope run --explain mine.toml"));
     }
 
     #[test]

@@ -111,9 +111,13 @@ impl ClockWatch {
     }
 }
 
-/// How long the calling thread has been ready to run and waited for a CPU, in its whole life; none where the kernel
-/// doesn't count it (`CONFIG_SCHED_INFO`).
+/// How long the calling thread has been ready to run and waited for a CPU, in its whole life. None where the kernel
+/// doesn't count it (`CONFIG_SCHED_INFO`), and on PREEMPT_RT: there a kernel thread wakes ordinary threads, so that who
+/// is held up by others may not be ready to run.
 pub(crate) fn queued_ns(tree: &Tree) -> Option<u64> {
+    if tree.read("sys/kernel/realtime").is_ok_and(|text| text.trim() == "1") {
+        return None;
+    }
     let text = tree.read("proc/thread-self/schedstat").ok()?;
     let mut times = text.split_whitespace().map(|word| word.parse::<u64>().ok());
     let ran_ns = times.next()??;
@@ -145,11 +149,12 @@ pub(crate) fn stall(
         .iter()
         .find(|cpu| control.contains(cpu.cpu) && cpu.busy_ns < overslept_ns / 2)
         .map(|cpu| cpu.cpu);
-    // Whoever is held up by others is ready to run. Who isn't, was not woken.
-    let was_not_queued = queued_ns.is_some_and(|queued_ns| queued_ns < overslept_ns / 2);
-    let although = match idle {
-        Some(cpu) => Some(format!("although CPU {cpu} was free")),
-        None => was_not_queued.then(|| "without waiting for a CPU".to_owned()),
+    // Whoever is held up by others is ready to run most of the time.
+    let queued_ns = queued_ns.filter(|&queued_ns| queued_ns < overslept_ns / 2);
+    let although = match (idle, queued_ns) {
+        (Some(cpu), _) => Some(format!("although CPU {cpu} was free")),
+        (None, Some(ns)) => Some(format!("although it waited for a CPU for only {}", Nanos(ns))),
+        (None, None) => None,
     };
     match although {
         Some(although) => Finding::new(
@@ -249,7 +254,11 @@ mod tests {
         assert_eq!(of("1500 300 7\n"), Some(300));
         assert_eq!(of("0 0 0\n"), None, "a kernel that doesn't count");
         assert_eq!(of(""), None);
-        assert!(queued_ns(&Tree::default()).is_some_and(|ns| ns < 3_600 * SECOND_NS));
+        assert!(queued_ns(&Tree::default()).is_none_or(|ns| ns < 3_600 * SECOND_NS));
+        let fake = FakeTree::new();
+        fake.file("proc/thread-self/schedstat", "1500 300 7\n");
+        fake.file("sys/kernel/realtime", "1\n");
+        assert_eq!(queued_ns(&fake.tree), None, "a kernel thread wakes it there");
     }
 
     #[test]

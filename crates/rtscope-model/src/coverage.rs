@@ -80,18 +80,32 @@ struct Sampled {
 /// Activations of a thread in a cell that have no latency, because nothing answered them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unanswered {
+    /// Those after which the thread woke again in the cell.
+    before: Waits,
+    /// Those after which it didn't.
+    open: Waits,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
     count: u64,
     waited_ns: u64,
-    /// The thread woke again in the same cell, so it is known how long they waited.
-    is_back: bool,
+}
+
+impl Waits {
+    fn add(&mut self, more: Waits) {
+        self.count += more.count;
+        self.waited_ns = self.waited_ns.max(more.waited_ns);
+    }
 }
 
 impl Unanswered {
     fn add(&mut self, slice: &Slice) {
-        self.is_back = slice.recorded > 0;
-        if !self.is_back {
-            self.count += slice.missed;
-            self.waited_ns = self.waited_ns.max(slice.omitted_extent.max_ns);
+        if slice.recorded > 0 {
+            self.before.add(std::mem::take(&mut self.open));
+        } else {
+            let waited_ns = slice.omitted_extent.max_ns;
+            self.open.add(Waits { count: slice.missed, waited_ns });
         }
     }
 }
@@ -341,7 +355,7 @@ impl Coverage {
     }
 
     fn unanswered_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
-        let places = self.unanswered_places(name, false)?;
+        let places = self.unanswered_places(name, |found| found.open)?;
         let text = format!(
             "activations were due in a phase but never answered in it. They count as missed, with the time \
                 that they are known to have waited: {places}"
@@ -352,7 +366,7 @@ impl Coverage {
     }
 
     fn late_start_finding(&self, name: &impl Fn(u32) -> String) -> Option<Finding> {
-        let places = self.unanswered_places(name, true)?;
+        let places = self.unanswered_places(name, |found| found.before)?;
         let text = format!(
             "a thread was already late when its phase began, so the first activations of the phase count as \
                 missed: {places}"
@@ -360,17 +374,19 @@ impl Coverage {
         Some(Finding::new("late-at-start", Weight::Warning, text))
     }
 
-    /// Where activations had no answer, and the thread woke again in the phase, or didn't. None without any.
-    fn unanswered_places(&self, name: &impl Fn(u32) -> String, is_back: bool) -> Option<String> {
-        let (bound, rounding) =
-            if is_back { ("up to", Rounding::Up) } else { ("at least", Rounding::Down) };
+    /// Where activations had no answer. None without any.
+    fn unanswered_places(
+        &self,
+        name: &impl Fn(u32) -> String,
+        of: impl Fn(&Unanswered) -> Waits,
+    ) -> Option<String> {
         let place = |(&(cell, thread), found): (&(u32, u32), &Unanswered)| {
             let phase = self.expected.names.get(cell as usize).map_or("", String::as_str);
-            let (count, waited) = (found.count, Nanos(found.waited_ns).rounded(rounding));
-            format!("{} in {} ({count}, waited {bound} {waited})", name(thread), quoted(phase))
+            let Waits { count, waited_ns } = of(found);
+            let waited = Nanos(waited_ns).rounded(Rounding::Down);
+            format!("{} in {} ({count}, waited at least {waited})", name(thread), quoted(phase))
         };
-        let is_such = |found: &Unanswered| found.count > 0 && found.is_back == is_back;
-        let found = || self.unanswered.iter().filter(|(_, found)| is_such(found));
+        let found = || self.unanswered.iter().filter(|(_, found)| of(found).count > 0);
         let places: Vec<String> = found().take(NAMED).map(place).collect();
         let more = match found().count() - places.len() {
             0 => String::new(),

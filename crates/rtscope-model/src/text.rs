@@ -123,7 +123,11 @@ pub(crate) fn problem_at(text: &str, error: &toml::de::Error, at: Option<usize>)
         return Problem { line, ..Problem::new(message) };
     }
     if let Some(table) = repeated_table(&message, line_text) {
-        return Problem { line, ..Problem::new(two_brackets(table)) };
+        let advice = match table {
+            "phase" => two_brackets(table),
+            _ => format!("[{table}] is there twice: join the two"),
+        };
+        return Problem { line, ..Problem::new(advice) };
     }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let suggestion = match message.starts_with("unknown ") {
@@ -242,6 +246,9 @@ mod tests {
         let problem = problem_of(text, &error);
         assert_eq!(problem.message, "write [[phase]] with two brackets");
         assert_eq!(problem.line, Some(3));
+        let text = text.replace("phase", "sampler");
+        let error = toml::from_str::<toml::Table>(&text).expect_err("twice the same");
+        assert_eq!(problem_of(&text, &error).message, "[sampler] is there twice: join the two");
         let table = "phase = { duration = 5 }";
         assert_eq!(right_form("invalid type: integer `5`, expected a string", table), None);
     }

@@ -209,7 +209,8 @@ impl FromStr for Requirement {
 
 /// What a quantile without its point was meant to be.
 fn meant(name: &str) -> String {
-    let digits = name.strip_prefix('p').filter(|digits| digits.len() > 2);
+    let digits =
+        name.strip_prefix('p').filter(|digits| digits.len() > 2 && digits.starts_with('9'));
     let dotted = digits.and_then(|digits| Some(format!("p{}.{}", digits.get(..2)?, &digits[2..])));
     let dotted = dotted.filter(|dotted| quantile_parts_of(dotted).is_some());
     dotted.map(|dotted| format!(" (did you mean {dotted}?)")).unwrap_or_default()
@@ -259,7 +260,7 @@ mod tests {
         }
         let said = |text: &str| text.parse::<Requirement>().expect_err(text).to_string();
         assert!(said("p999 < 5ms").contains("(did you mean p99.9?)"));
-        assert!(!said("p000 < 5ms").contains("did you mean"));
+        assert!(!said("p100 < 5ms").contains("did you mean"));
     }
 
     #[test]

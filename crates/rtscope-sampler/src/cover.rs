@@ -56,16 +56,15 @@ impl Cover {
     ) {
         let Taken { slice, lost_before, late } = taken;
         // What found no slot was answered, and is counted by the thread.
-        if lost_before == 0 {
-            if let Some(interval_ns) = of.grid_ns {
-                // The thread woke in the interval before the slice, or answered too late for what it swallowed.
-                let answered_ns = self.late.map_or(0, |late| late.answered_ns);
-                let woke_ns = answered_ns.max(slice.start_ns.saturating_sub(interval_ns));
-                self.missing(of, shared, slice.start_ns, woke_ns, &mut sink);
-            } else {
-                self.slept_past(of, shared, &mut sink);
-            }
+        if lost_before == 0
+            && let Some(interval_ns) = of.grid_ns
+        {
+            // The thread woke in the interval before the slice, or answered too late for what it swallowed.
+            let answered_ns = self.late.map_or(0, |late| late.answered_ns);
+            let woke_ns = answered_ns.max(slice.start_ns.saturating_sub(interval_ns));
+            self.missing(of, shared, slice.start_ns, woke_ns, &mut sink);
         }
+        self.slept_past(of, shared, &mut sink);
         self.next_ns = slice.end_ns;
         self.late = late;
         self.latency_ns = slice.max_ns;
@@ -87,16 +86,21 @@ impl Cover {
             self.slept_past(of, shared, &mut sink);
             // The next one was due an interval after the last wake-up, which was at most as late as the worst.
             let due_ns = self.next_ns.saturating_add(self.latency_ns);
-            self.asleep(of, shared, (due_ns, until_ns), |(_, to_ns)| to_ns > due_ns, &mut sink);
+            self.asleep(of, shared, (due_ns, until_ns), None, &mut sink);
         }
     }
 
     /// Of a thread that won't be heard of again: up to an instant it may have answered, and what it counted then is
     /// lost with it.
-    pub(crate) fn unknown_until(&mut self, of: &SlotOwner, at_ns: u64) {
+    pub(crate) fn unknown_until(&mut self, of: &SlotOwner, at_ns: u64, interval_ns: u64) {
         let behind_ns = at_ns.saturating_sub(self.next_ns);
         if behind_ns > 0 {
-            self.next_ns += of.grid_ns.map_or(behind_ns, |grid| behind_ns.div_ceil(grid) * grid);
+            // A relative sampler may have gone to sleep just before.
+            let skipped_ns = match of.grid_ns {
+                Some(grid) => behind_ns.div_ceil(grid) * grid,
+                None => behind_ns + interval_ns,
+            };
+            self.next_ns = self.next_ns.saturating_add(skipped_ns);
             (self.late, self.latency_ns) = (None, 0);
         }
     }
@@ -135,19 +139,20 @@ impl Cover {
 
     /// What a relative sampler slept past when it was late: the cells that began meanwhile.
     fn slept_past(&self, of: &SlotOwner, shared: &Shared, sink: &mut impl FnMut(Slice)) {
-        let Some(late) = self.late else { return };
-        let asleep = (self.next_ns, late.answered_ns);
-        self.asleep(of, shared, asleep, |(from_ns, _)| from_ns > late.instant_ns, sink);
+        if let Some(late) = self.late.filter(|_| of.grid_ns.is_none()) {
+            let asleep = (self.next_ns, late.answered_ns);
+            self.asleep(of, shared, asleep, Some(late.instant_ns), sink);
+        }
     }
 
-    /// One missed activation for each cell in which a relative sampler slept, of those that `is_meant` names by their
-    /// start and end.
+    /// One missed activation for each cell in which a relative sampler slept; or only for those that began after an
+    /// instant.
     fn asleep(
         &self,
         of: &SlotOwner,
         shared: &Shared,
         (since_ns, until_ns): (u64, u64),
-        is_meant: impl Fn((u64, u64)) -> bool,
+        after_ns: Option<u64>,
         sink: &mut impl FnMut(Slice),
     ) {
         for nth in 0..of.cells.len() as u32 {
@@ -156,7 +161,7 @@ impl Cover {
             let (from_ns, to_ns) =
                 (from_ns.saturating_sub(of.origin_ns), to_ns.saturating_sub(of.origin_ns));
             let (start_ns, end_ns) = (from_ns.max(since_ns), to_ns.min(until_ns));
-            if start_ns < end_ns && is_meant((from_ns, to_ns)) {
+            if start_ns < end_ns && after_ns.is_none_or(|after_ns| from_ns > after_ns) {
                 let waits = std::iter::once(until_ns - start_ns);
                 let place = (of.thread, of.scope(cell));
                 sink(Slice::unanswered(place, self.layout, (start_ns, end_ns), 1, waits));

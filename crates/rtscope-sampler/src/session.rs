@@ -464,11 +464,8 @@ impl Session {
                 recorded,
                 missed: figures.missed.load(Relaxed),
             };
-            let is_answered = !figures.asked.swap(true, Relaxed);
+            let is_answered = running.ask(clock);
             running.unanswered = if is_answered { 0 } else { running.unanswered + 1 };
-            if is_answered {
-                running.asked_ns = clock.now_ns();
-            }
             live
         };
         self.threads.iter_mut().map(of).collect()
@@ -477,6 +474,9 @@ impl Session {
     /// Ends the threads, wakes those that sleep and hands over what is left, and what was due in a cell and
     /// never answered. A thread that doesn't run within seconds is left behind: it ends when it runs again.
     pub fn stop(mut self, mut left: impl FnMut(Remainder)) -> (Vec<EndedThread>, Vec<Starved>) {
+        for running in &mut self.threads {
+            running.ask(&self.clock);
+        }
         self.end_threads(ENDING_LIMIT);
         let mut sink = |slice| left(Remainder::Slice(slice));
         let (mut ended, mut starved) = (Vec::new(), Vec::new());
@@ -487,7 +487,8 @@ impl Session {
             running.drain(origin_ns, cells, shared, &mut sink);
             let sampled = running.sampled(origin_ns, cells);
             let Some(handle) = running.handle.take().filter(JoinHandle::is_finished) else {
-                running.cover.unknown_until(&sampled, since_start(running.asked_ns));
+                let (asked_ns, interval_ns) = (running.asked_ns, running.plan.interval_ns);
+                running.cover.unknown_until(&sampled, since_start(asked_ns), interval_ns);
                 running.cover.close(&sampled, shared, since_start(now_ns), &mut sink);
                 starved.push(running.starved(self.name_holder));
                 continue;
@@ -554,6 +555,15 @@ impl Running {
         let sampled = self.sampled(origin_ns, cells);
         let Running { slots, cover, .. } = self;
         slots.drain(&sampled, |taken| cover.add(&sampled, shared, taken, &mut *sink));
+    }
+
+    /// Asks the thread for what it shows, which it answers when it wakes. Whether it has answered since it was asked last.
+    fn ask(&mut self, clock: &SystemClock) -> bool {
+        let is_answered = !self.live.asked.swap(true, Relaxed);
+        if is_answered {
+            self.asked_ns = clock.now_ns();
+        }
+        is_answered
     }
 
     fn starved(&self, name_holder: fn(&CpuSet) -> String) -> Starved {

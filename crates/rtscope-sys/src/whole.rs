@@ -35,8 +35,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
         if !link.is_symlink() {
             return Ok(path);
         }
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        let folder = folder.unwrap_or(Path::new("."));
+        let folder = folder_of(&path);
         let found = fs::metadata(folder)?;
         if !may_follow(link.uid(), found.mode(), found.uid(), process::user()) {
             let why = "it is another user's symbolic link in a folder that everyone can write to: remove it, or \
@@ -69,21 +68,27 @@ pub fn write_anew(path: &Path, bytes: &[u8]) -> io::Result<()> {
     by_second_name(path, |part| create_anew(part)?.write_all(bytes))
 }
 
-/// The same for a file that has to outlive a power cut, with these permissions from the start: it is on the disk when
-/// this returns.
+/// The same for a file that has to outlive a power cut: it is on the disk when this returns. With a mode, it has these
+/// permissions from the start.
 ///
 /// # Errors
 ///
 /// What the kernel answered. The old file is still there then, unless the disk failed after the change of names.
-pub fn write_to_disk(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+pub fn write_to_disk(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     by_second_name(path, |part| {
-        let mut file = create_with(OpenOptions::new().mode(mode), part)?;
-        // The umask may have taken some.
-        file.set_permissions(Permissions::from_mode(mode))?;
+        let mut file = create_with(OpenOptions::new().mode(mode.unwrap_or(0o666)), part)?;
+        if let Some(mode) = mode {
+            // The umask may have taken some.
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
         file.write_all(bytes)?;
         file.sync_all()
     })?;
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    File::open(folder_of(path))?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 fn by_second_name(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
@@ -186,13 +191,13 @@ mod tests {
         let path = room.path().join("journal");
         fs::write(room.path().join("journal.part"), "torn").expect("written");
         for (mode, bytes) in [(0o600, b"first"), (0o755, b"again")] {
-            write_to_disk(&path, bytes, mode).expect("written");
+            write_to_disk(&path, bytes, Some(mode)).expect("written");
             assert_eq!(fs::read(&path).expect("there"), bytes);
             assert_eq!(fs::metadata(&path).expect("there").mode() & 0o7777, mode);
         }
         // A folder of that name can't be replaced: what was there stays.
         fs::create_dir(room.path().join("journal.part")).expect("made");
-        write_to_disk(&path, b"lost", 0o600).expect_err("no second name");
+        write_to_disk(&path, b"lost", None).expect_err("no second name");
         assert_eq!(fs::read(&path).expect("there"), b"again");
         assert_eq!(fs::read_dir(room.path()).expect("there").count(), 2);
     }

@@ -231,8 +231,10 @@ impl Store {
             machine.map_or_else(|| told("kernel"), |machine| machine.kernel.release.clone());
         let verdict = word(judgement.verdict);
         let change = self.connection.transaction()?;
-        let known = "SELECT id, label FROM run WHERE started = ?1 AND host = ?2 AND plan = ?3 AND folder = ?4";
-        let of = params![started, host, record.plan.name, folder];
+        // Older versions added a run again under another label: the row with this label comes first.
+        let known = "SELECT id, label FROM run WHERE started = ?1 AND host = ?2 AND plan = ?3 AND folder = ?4
+             ORDER BY label = ?5 DESC";
+        let of = params![started, host, record.plan.name, folder, label];
         let known: Option<(i64, String)> =
             change.query_row(known, of, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         if let Some((id, old)) = known {

@@ -6,8 +6,8 @@
 //! cargo run --release -p rtscope-analyse --example coverage -- 400 quantiles
 //! ```
 //!
-//! Each subject is a module of its own, with a function that prints its rows: `quantiles`, `rates` and `whole`
-//! (`docs/method/coverage.md`), `claims` and `usual` (`claims.md`), `tail` (`tail.md`), `drift` (`drift.md`).
+//! Each subject is a module of its own, with a function that prints its rows: `quantiles`, `rates`, `whole`
+//! and `shifts` (`docs/method/coverage.md`), `claims` and `usual` (`claims.md`), `tail` (`tail.md`), `drift` (`drift.md`).
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it reads its command line")]
 
@@ -17,6 +17,7 @@ mod quantiles;
 mod rates;
 mod ratios;
 mod score;
+mod shifts;
 mod systems;
 mod tail;
 mod usual;
@@ -28,11 +29,12 @@ use std::env::args;
 type Rows = fn(u32);
 
 /// The subjects by name.
-const SUBJECTS: [(&str, Rows); 9] = [
+const SUBJECTS: [(&str, Rows); 10] = [
     ("quantiles", quantiles::rows),
     ("short", quantiles::short_rows),
     ("rates", rates::rows),
     ("whole", whole::rows),
+    ("shifts", shifts::rows),
     ("ratios", ratios::rows),
     ("claims", claims::rows),
     ("usual", usual::rows),

@@ -115,7 +115,7 @@ pub fn compare_each(all: &[Sides<'_>], limits_ns: &[u64]) -> Vec<Comparison> {
         let differences = setting::differences(a, b, &pairs);
         let more = setting::warning(&differences).into_iter().chain(setting::imports(imported));
         notes.splice(0..0, more);
-        notes.extend(basis_note(&changes));
+        notes.extend(basis_note(&changes, imported.contains(&true)));
         if pairs.is_empty() {
             notes.splice(0..0, pairing::advice(a, b));
         }
@@ -184,14 +184,23 @@ fn has_few_runs(change: &CellComparison) -> bool {
 const RUNS_ENOUGH: usize = 4;
 
 /// What the intervals leave out.
-fn basis_note(changes: &[CellComparison]) -> Option<String> {
+fn basis_note(changes: &[CellComparison], has_imports: bool) -> Option<String> {
     let any = |basis| changes.iter().any(|change| change.basis == basis);
-    let note = if any(Basis::Independent) {
-        "the intervals assume independent wake-ups, because a run is shorter than about 5 s, or its file doesn't \
-            say when the latencies occurred (import gets the interval with --interval). The true intervals are \
-            wider, and with one run on a side they don't include the difference between runs of one system. Take \
-            four or more runs on each side, in turn"
-    } else if any(Basis::Slices) {
+    if any(Basis::Independent) {
+        let why = match has_imports {
+            true => {
+                "a phase is shorter than about 5 s, or a file doesn't say when its latencies occurred (import gets the \
+                 interval with --interval)"
+            }
+            false => "a phase is shorter than about 5 s",
+        };
+        return Some(format!(
+            "the intervals assume independent wake-ups, because {why}. The true intervals are wider, and with one run \
+             on a side they don't include the difference between runs of one system. Measure for longer, and take four \
+             or more runs on each side, in turn"
+        ));
+    }
+    let note = if any(Basis::Slices) {
         "with one run on a side, the intervals don't include the difference between runs of one system. Take \
             four or more runs on each side, in turn"
     } else if changes.iter().any(has_few_runs) {

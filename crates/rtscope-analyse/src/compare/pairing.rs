@@ -1,12 +1,17 @@
 //! Which cells of two sides belong together: those of one name. Where no name is on both sides, the only one of each
 //! run. Repeats of a cell in one run (`rest`, `rest #2`) have one name.
 
+use std::collections::BTreeSet;
+
 use rtscope_model::{
     text::shell_word,
     time::{Nanos, Rounding},
 };
 
-use crate::{judgement::CellSummary, number::grouped};
+use crate::{
+    judgement::{CellSummary, FigureRow},
+    number::grouped,
+};
 
 use super::ComparedRun;
 
@@ -52,13 +57,18 @@ pub(super) fn pairs<'a>(
 ) -> (Vec<Pair<'a>>, Vec<String>) {
     let (of_a, of_b) = (members(a), members(b));
     let (names_a, names_b) = (names(&of_a), names(&of_b));
+    let (silent_a, silent_b) = (silent(a), silent(b));
+    let notes_of = |of_a: &[Silent<'a>], of_b: &[Silent<'a>]| -> Vec<String> {
+        let of_a = of_a.iter().map(|one| one.note("A", a.len()));
+        of_a.chain(of_b.iter().map(|one| one.note("B", b.len()))).collect()
+    };
     let is_shared = names_a.iter().any(|name| names_b.contains(name));
     let has_one = |run: &ComparedRun<'a>| names(&members(&[*run])).len() <= 1;
     let is_there = !names_a.is_empty() && !names_b.is_empty();
     // An import's only cell is called as its file.
     if is_there && !is_shared && a.iter().chain(b).all(has_one) {
         let name = format!("{} against {}", several(&names_a), several(&names_b));
-        return (vec![Pair { name, a: of_a, b: of_b }], Vec::new());
+        return (vec![Pair { name, a: of_a, b: of_b }], notes_of(&silent_a, &silent_b));
     }
     let of = |members: &[Member<'a>], name: &str| -> Vec<Member<'a>> {
         members.iter().filter(|member| member.name() == name).copied().collect()
@@ -67,7 +77,6 @@ pub(super) fn pairs<'a>(
     let pairs: Vec<Pair<'a>> = shared
         .map(|name| Pair { name: (*name).to_owned(), a: of(&of_a, name), b: of(&of_b, name) })
         .collect();
-    let (silent_a, silent_b) = (silent(a), silent(b));
     let alone = |names: &[&str], others: &[&str], silent: &[Silent<'a>], side: &str| {
         let is_there =
             |name: &str| others.contains(&name) || silent.iter().any(|silent| silent.name == name);
@@ -77,8 +86,7 @@ pub(super) fn pairs<'a>(
     };
     let notes =
         [alone(&names_a, &names_b, &silent_b, "A"), alone(&names_b, &names_a, &silent_a, "B")];
-    let silent = silent_a.iter().map(|one| one.note("A", a.len()));
-    let silent = silent.chain(silent_b.iter().map(|one| one.note("B", b.len())));
+    let silent = notes_of(&silent_a, &silent_b).into_iter();
     (pairs, silent.chain(notes.into_iter().flatten()).collect())
 }
 
@@ -96,10 +104,13 @@ impl Silent<'_> {
             1 => side.to_owned(),
             all => format!("{} of {all} runs of {side}", self.runs),
         };
-        let waited = Nanos(self.waited_ns).rounded(Rounding::Down);
+        let waited = match self.waited_ns {
+            0 => String::new(),
+            ns => format!("; the longest wait was at least {}", Nanos(ns).rounded(Rounding::Down)),
+        };
         format!(
-            "{whose} answered no activation of {}: {} missed, which waited up to at least {waited}. There is no latency \
-             to compare, but it is worse than any",
+            "{whose} answered no activation of {}: {} missed{waited}. So there is no latency to compare. This is worse \
+             than any latency",
             self.name,
             grouped(self.missed)
         )
@@ -108,19 +119,28 @@ impl Silent<'_> {
 
 fn silent<'a>(runs: &[ComparedRun<'a>]) -> Vec<Silent<'a>> {
     let mut found: Vec<Silent<'a>> = Vec::new();
-    for cell in runs.iter().flat_map(wanted) {
-        let row = &cell.all;
-        if row.recorded > 0 || row.missed == 0 {
-            continue;
-        }
-        let (name, waited_ns) = (without_repeat(&cell.name), row.max_ns().unwrap_or(0));
-        match found.iter_mut().find(|known| known.name == name) {
-            Some(known) => {
-                known.runs += 1;
-                known.missed += row.missed;
-                known.waited_ns = known.waited_ns.max(waited_ns);
+    for run in runs {
+        let cells: Vec<&CellSummary> = wanted(run).collect();
+        let names: BTreeSet<&str> = cells.iter().map(|cell| without_repeat(&cell.name)).collect();
+        for name in names {
+            let rows = || {
+                let named = cells.iter().filter(|cell| without_repeat(&cell.name) == name);
+                named.map(|cell| &cell.all)
+            };
+            let missed: u64 = rows().map(|row| row.missed).sum();
+            let is_new = found.iter().all(|known| known.name != name);
+            if missed == 0 || rows().any(|row| row.recorded > 0) {
+                continue;
             }
-            None => found.push(Silent { name, runs: 1, missed: row.missed, waited_ns }),
+            if is_new {
+                found.push(Silent { name, runs: 0, missed: 0, waited_ns: 0 });
+            }
+            if let Some(known) = found.iter_mut().find(|known| known.name == name) {
+                known.runs += 1;
+                known.missed += missed;
+                let longest_ns = rows().filter_map(FigureRow::max_ns).max().unwrap_or(0);
+                known.waited_ns = known.waited_ns.max(longest_ns);
+            }
         }
     }
     found

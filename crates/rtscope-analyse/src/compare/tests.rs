@@ -351,9 +351,18 @@ fn a_phase_in_which_one_side_answered_nothing_is_named() {
     let silent = run.record();
     let found =
         compared(&[record(1, 8e3, 0), record(2, 8e3, 0)], &[record(5, 8e3, 0), silent], None);
-    let told = "1 of 2 runs of B answered no activation of busy: 2 missed, which waited up to at least 1.99 ms. \
-                There is no latency to compare, but it is worse than any";
+    let told = "1 of 2 runs of B answered no activation of busy: 2 missed; the longest wait was at least 1.99 ms. So \
+                there is no latency to compare. This is worse than any latency";
     assert!(found.notes.iter().any(|note| note == told), "{:?}", found.notes);
+    // What a repeat of the phase recorded can be compared.
+    let text = PLAN.to_owned() + "[[phase]]\nname = \"busy #2\"\nduration = \"20s\"\n";
+    let mut repeated = test_support::Run::new(&text, 1).cell(0, &[&rest]).cell(1, &[&busy]);
+    repeated = repeated.cell(2, &[&busy]).end();
+    repeated.slices.retain(|slice| !is_busy(slice));
+    let waits = [1_999_600].into_iter();
+    repeated.slices.push(Slice::unanswered(place, Layout::default(), span_ns, 1, waits));
+    let found = compared(&[record(1, 8e3, 0)], &[repeated.record()], None);
+    assert!(!found.notes.iter().any(|note| note.contains("no activation")), "{:?}", found.notes);
     let alone = compared(&[record(1, 8e3, 0)], &[run.record()], None);
     assert!(alone.notes.iter().any(|note| note.starts_with("B answered no")), "{:?}", alone.notes);
     assert!(!alone.notes.iter().any(|note| note.contains("only in")), "{:?}", alone.notes);

@@ -227,7 +227,7 @@ fn a_thread_that_was_late_when_its_phase_began_and_came_back_is_no_silent_one() 
     let [told] = &findings[..] else { panic!("{findings:?}") };
     assert_eq!((&*told.code, told.weight), ("late-at-start", Weight::Warning));
     assert!(
-        told.text.ends_with("missed: CPU 0 in \"rest\" (20, waited up to 20 ms)"),
+        told.text.ends_with("missed: CPU 0 in \"rest\" (20, waited at least 20 ms)"),
         "{}",
         told.text
     );
@@ -246,8 +246,9 @@ fn a_thread_that_fell_silent_again_is_a_silent_one() {
     let place = (last.thread, last.scope);
     run.slices.push(Slice::unanswered(place, Layout::default(), span_ns, last.planned, waits));
     let codes: Vec<String> = judged(&run.files()).findings.into_iter().map(|f| f.code).collect();
+    // Each counts what is its own.
     assert!(codes.contains(&"unanswered".to_owned()), "{codes:?}");
-    assert!(!codes.contains(&"late-at-start".to_owned()), "{codes:?}");
+    assert!(codes.contains(&"late-at-start".to_owned()), "{codes:?}");
 }
 
 #[test]

@@ -250,10 +250,11 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
     if let Some(refusal) = found.refusal() {
         let (all, late) = (row.corrected.count(), row.corrected.at_or_above(limit_ns).0);
         if quantile::refutes_below(parts, late, all) {
-            let (late, limit) = (grouped(late), Nanos(limit_ns).exact());
+            let (are, limit) = (if late == 1 { "is" } else { "are" }, Nanos(limit_ns).exact());
             let text = format!(
-                "{value}; {late} of them are {limit} or more, too many for {name} < {limit} however they depend on \
-                 each other"
+                "{value}; {} of them {are} {limit} or more, too many for {name} < {limit}, however they \
+                 depend on each other",
+                grouped(late)
             );
             return Some((Verdict::Fail, text));
         }
@@ -416,7 +417,7 @@ mod tests {
             let (verdict, sentence) = outcome(require, &late(enough));
             assert_eq!(verdict, Verdict::Fail, "{sentence}");
             let too_many =
-                format!("; {enough} of them are 80us or more, too many for {require} however");
+                format!("; {enough} of them are 80us or more, too many for {require}, however");
             assert!(sentence.contains(&too_many), "{sentence}");
             assert_eq!(outcome(require, &late(enough - 1)).0, Verdict::Inconclusive);
         }

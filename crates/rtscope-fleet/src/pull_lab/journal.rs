@@ -297,7 +297,7 @@ fn read_cursor(path: &Path, api: &str, runtime: &str) -> Result<EventCursor, Fle
 ///
 /// It can't be written.
 pub fn store(path: &Path, bytes: &[u8]) -> Result<(), FleetError> {
-    write_to_disk(path, bytes, 0o644).map_err(FleetError::file("write", path))
+    write_to_disk(path, bytes, None).map_err(FleetError::file("write", path))
 }
 
 #[cfg(test)]

@@ -49,7 +49,9 @@ impl Conductor<'_, '_> {
         }
         let meanwhile = SystemCounters::read(self.tree).span_since(&self.counters, overslept_ns);
         let control = sched::affinity(sched::SELF).unwrap_or_default();
-        let queued = queued_ns(self.tree).zip(self.queued_ns).map(|(now, before)| now - before);
+        let queued = queued_ns(self.tree)
+            .zip(self.queued_ns)
+            .map(|(now, before)| now.saturating_sub(before));
         self.stream.found(stall(overslept_ns, was_stopped, queued, &control, &meanwhile));
     }
 

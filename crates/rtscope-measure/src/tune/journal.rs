@@ -281,7 +281,7 @@ pub(super) fn narrow(path: &Path, changes: &[Change]) -> io::Result<()> {
     for change in changes {
         text += &(serde_json::to_string(change)? + "\n");
     }
-    write_to_disk(path, text.as_bytes(), 0o600)
+    write_to_disk(path, text.as_bytes(), Some(0o600))
 }
 
 fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
@@ -294,7 +294,7 @@ fn write_lines(path: &Path, changes: &[Change]) -> io::Result<()> {
         text += &serde_json::to_string(change)?;
         text.push('\n');
     }
-    write_to_disk(path, text.as_bytes(), 0o600)
+    write_to_disk(path, text.as_bytes(), Some(0o600))
 }
 
 /// Ending of a journal that is being written: see [`rtscope_sys::whole`].
@@ -303,7 +303,12 @@ const PART: &str = "part";
 /// Removes what processes were writing when they were killed: a whole journal that it would have replaced is still
 /// there. A process that lives may be writing without the lock.
 pub(super) fn remove_parts(dir: &Path, _lock: &Lock) {
-    let lives = |part: &Path| match Author::of_file(&part.with_extension("")) {
+    // Older versions call it PID-STARTTIME.part.
+    let author = |part: &Path| {
+        Author::of_file(&part.with_extension(""))
+            .or_else(|| Author::of_file(&part.with_extension("jsonl")))
+    };
+    let lives = |part: &Path| match author(part) {
         Some(Author::Process(owner)) => owner.is_alive(),
         Some(Author::Kept(_)) | None => false,
     };

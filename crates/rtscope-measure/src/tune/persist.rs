@@ -327,7 +327,7 @@ fn put(path: &Path, text: &str, way: StartWay) -> Result<(), PersistError> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(failed("make", folder))?;
     let mode = if way == StartWay::Systemd { 0o644 } else { 0o755 };
-    write_to_disk(path, text.as_bytes(), mode).map_err(failed("write", path))
+    write_to_disk(path, text.as_bytes(), Some(mode)).map_err(failed("write", path))
 }
 
 /// What `systemctl enable` does, and `update-rc.d`.

@@ -52,6 +52,8 @@ pub(super) enum Verb {
     Show(Show),
     /// Remove runs from the history; their records stay
     ///
+    /// The number of the last run may be given to a later one.
+    ///
     /// Examples:
     ///   rtscope history remove 12 13
     #[command(verbatim_doc_comment)]
@@ -378,8 +380,10 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
             let level = |ns: f64| us(ns.round() as u64);
             text += &format!("  -- from {} to {} --\n", level(change.before), level(change.after));
         }
-        let began = jiff::Timestamp::from_second(point.at_s)?.strftime("%Y-%m-%d %H:%M");
-        text += &format!("  {began}  {:>9}  {}\n", us(point.value_ns), point.on);
+        // Of an import that was dated by hand, only the day is known.
+        let format = if point.at_s % 86_400 == 0 { "%Y-%m-%d" } else { "%Y-%m-%d %H:%MZ" };
+        let began = jiff::Timestamp::from_second(point.at_s)?.strftime(format).to_string();
+        text += &format!("  {began:17}  {:>9}  {}\n", us(point.value_ns), point.on);
     }
     if let Some(why) = refused {
         text += &format!("rtscope did not look for level changes: {why}\n");

@@ -386,6 +386,11 @@ fn one_screen_shows_the_worst_five() {
     let (_, text) = run("doctor", "server-contradictions");
     assert_eq!(text.matches("\n  -> ").count(), 5, "{text}");
     assert!(text.lines().count() <= 30 && text.contains("rtscope doctor --all"), "{text}");
+    // The rest is that of the same question.
+    let (_, text) = run("doctor --for ethercat --deadline 300us", "server-contradictions");
+    let all = "rtscope doctor --all --for ethercat --deadline 300us";
+    assert!(text.lines().any(|line| line.ends_with(all)), "{text}");
+    let (_, text) = run("doctor", "server-contradictions");
     // The old name of the verb.
     assert_eq!(run("environment", "server-contradictions").1, text);
 }

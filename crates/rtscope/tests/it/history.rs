@@ -98,6 +98,15 @@ fn a_known_run_gets_a_new_label_and_a_run_can_be_removed() {
     );
     let (code, told) = of("trend disc");
     assert!(code == Some(64) && told.contains("did you mean \"disk\"?"), "{told}");
+    // As an older version left it: the same run under two labels.
+    let twice = "INSERT INTO run SELECT 99, started, host, kernel, plan, 'c', verdict, folder, place, tags, model \
+                 FROM run WHERE id = 2";
+    let store = rusqlite::Connection::open(at.join("h.sqlite")).expect("opens");
+    store.execute(twice, []).expect("a row");
+    drop(store);
+    let again = of(&format!("import {} --label c", record_of(at, 2, false)));
+    assert!(again.0 == Some(0) && again.1.contains("is already in the history"), "{}", again.1);
+    assert_eq!(of("remove 99").0, Some(0));
     // A wrong number removes nothing.
     assert_eq!(of("remove 1 9").0, Some(64));
     assert_eq!(of("remove 1").1, "run 1 is removed\n");

@@ -88,7 +88,8 @@ pub(super) fn settings_left(scene: &Scene) -> Option<Finding> {
             _ => {}
         }
     }
-    let left = changed.iter().map(|(path, (from, to))| format!("{path} is {to}, was {from}"));
+    let left = changed.iter().filter(|(_, (from, to))| from != to);
+    let left = left.map(|(path, (from, to))| format!("{path} is {to}, was {from}"));
     let text = format!("settings had not been restored when the record ended: {}", listed(left)?);
     let advice = "the next run restores them; to do it now, run 'rtscope restore'";
     Some(Finding::new("settings-left", Weight::Warning, text).advise(advice))

@@ -83,7 +83,7 @@ fn add_separator(error: &mut clap::Error, root: &Command, words: &[OsString]) {
     if error.kind() != ErrorKind::UnknownArgument || wrong.starts_with('-') || !takes_program {
         return;
     }
-    let tip = format!("a program and its arguments go behind --, for example: -- {wrong}");
+    let tip = format!("a program and its arguments go after --, for example: -- {wrong}");
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 

@@ -440,6 +440,20 @@ fn completions_offer_the_names_of_what_is_shipped() {
 }
 
 #[test]
+fn a_program_without_its_separator_is_told_where_it_goes() {
+    let said = |line: &str| {
+        let error = parse(line.split(' ').map(OsString::from)).expect_err(line);
+        error.to_string()
+    };
+    for verb in ["check", "drift", "stat"] {
+        let told = said(&format!("rtscope {verb} --json ./motor"));
+        assert!(told.contains("go after --, for example: -- ./motor"), "{told}");
+    }
+    assert!(!said("rtscope check --nonsense").contains("go after --"));
+    assert!(!said("rtscope report a b --nonsense").contains("go after --"));
+}
+
+#[test]
 fn a_mistyped_verb_gets_a_suggestion() {
     let told = |words: &[&str]| {
         let words = std::iter::once("rtscope").chain(words.iter().copied());

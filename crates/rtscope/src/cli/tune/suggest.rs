@@ -16,6 +16,7 @@ use rtscope_model::{
     time::Nanos,
 };
 
+use super::boot;
 use crate::{
     cli::{doctor, print},
     exit,
@@ -66,6 +67,13 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&(serde_json::to_string_pretty(&found)? + "\n"))?;
     } else {
         print_folded(&report::text(&found))?;
+        // The words stand in the suggestions, also for who has to add them by hand.
+        let place = args.root.as_deref().unwrap_or(Path::new("/"));
+        if found.boot_command.is_some()
+            && let Err(error) = boot::layout(place, None)
+        {
+            print_folded(&format!("\nNote: --boot doesn't work here. {error}\n"))?;
+        }
     }
     Ok(ExitCode::from(exit::PASS))
 }

@@ -86,8 +86,9 @@ impl Sum {
 
     pub(super) fn add(&mut self, slice: &Slice) {
         self.end_ns = self.end_ns.max(slice.end_ns);
-        self.awaits = slice.recorded == 0;
-        if self.awaits {
+        // Frames that didn't come back say nothing of the thread.
+        self.awaits = slice.recorded == 0 && slice.frames.is_none();
+        if slice.recorded == 0 {
             self.open_ns = self.open_ns.max(slice.omitted_extent.max_ns);
         }
         self.recorded += slice.recorded;
