@@ -79,6 +79,7 @@ mod ledger;
 pub mod network;
 mod offset;
 mod reign;
+mod running;
 mod session;
 mod slot;
 #[cfg(test)]

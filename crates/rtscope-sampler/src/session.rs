@@ -34,7 +34,8 @@ use crate::{
     ledger::Ledger,
     network::{Links, LocalPeer, NetworkError, NetworkSpec, SocketWire},
     reign::{Shared, is_cell},
-    slot::{Exchange, Slot, SlotOwner, Slots, exchange_with, spare_slots},
+    running::Running,
+    slot::{Slot, exchange_with, spare_slots},
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 
@@ -188,24 +189,6 @@ pub struct Session {
     /// From the spec.
     name_holder: fn(&CpuSet) -> String,
 }
-
-#[derive(Debug)]
-struct Running {
-    plan: ThreadPlan,
-    grid_ns: Option<u64>,
-    live: Arc<LiveFigures>,
-    slots: Slots,
-    cover: Cover,
-    /// Looks in a row that it left unanswered.
-    unanswered: u64,
-    /// When it was asked for what it shows and hasn't answered since: it didn't wake after that.
-    asked_ns: u64,
-    raw: Option<rtrb::Consumer<RawSample>>,
-    handle: Option<JoinHandle<Option<Left>>>,
-}
-
-/// What a thread leaves behind.
-type Left = (Tally, Option<Placement>, LoopTally, Exchange);
 
 type Report = (usize, Placed);
 
@@ -536,39 +519,6 @@ impl Session {
             std::thread::sleep(pause);
             pause = (2 * pause).min(Duration::from_millis(50));
         }
-    }
-}
-
-impl Running {
-    fn sampled<'a>(&self, origin_ns: u64, cells: &'a [u32]) -> SlotOwner<'a> {
-        SlotOwner { thread: self.plan.thread, origin_ns, grid_ns: self.grid_ns, cells }
-    }
-
-    /// Hands over the finished slices, and what of the cells lies between them.
-    fn drain(
-        &mut self,
-        origin_ns: u64,
-        cells: &[u32],
-        shared: &Shared,
-        sink: &mut impl FnMut(Slice),
-    ) {
-        let sampled = self.sampled(origin_ns, cells);
-        let Running { slots, cover, .. } = self;
-        slots.drain(&sampled, |taken| cover.add(&sampled, shared, taken, &mut *sink));
-    }
-
-    /// Asks the thread for what it shows, which it answers when it wakes. Whether it has answered since it was asked last.
-    fn ask(&mut self, clock: &SystemClock) -> bool {
-        let is_answered = !self.live.asked.swap(true, Relaxed);
-        if is_answered {
-            self.asked_ns = clock.now_ns();
-        }
-        is_answered
-    }
-
-    fn starved(&self, name_holder: fn(&CpuSet) -> String) -> Starved {
-        let cpus = self.plan.asked.cpus.clone();
-        Starved { thread: self.plan.thread, holder: name_holder(&cpus), cpus }
     }
 }
 
