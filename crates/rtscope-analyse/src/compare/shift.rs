@@ -207,15 +207,28 @@ fn chance(
 pub(super) fn sentence(shifts: &[Shift]) -> Option<String> {
     let moved: Vec<String> =
         shifts.iter().filter(|shift| shift.is_different()).map(Shift::sentence).collect();
-    if !moved.is_empty() {
-        return Some(format!("from A to B {}", moved.join("; ")));
-    }
     let judged = shifts.iter().any(|shift| shift.chance.is_some());
-    match shifts.iter().find_map(|shift| shift.refused) {
-        Some(refusal) if !judged => Some(format!("cannot say whether quantiles moved: {refusal}")),
-        _ => judged.then(|| {
-            "no quantile moved by more than chance and the bucket widths can explain".to_owned()
-        }),
+    let refused = shifts.iter().find_map(|shift| shift.refused);
+    let open: Vec<String> = shifts
+        .iter()
+        .filter(|shift| shift.refused.is_some())
+        .map(|shift| Statistic::Quantile(shift.parts).to_string())
+        .collect();
+    let open = match refused {
+        Some(refusal) if judged => {
+            format!("; cannot say whether {} moved: {refusal}", open.join(" and "))
+        }
+        _ => String::new(),
+    };
+    match (moved.is_empty(), judged, refused) {
+        (false, _, _) => Some(format!("from A to B {}{open}", moved.join("; "))),
+        (true, true, _) => Some(format!(
+            "no quantile moved by more than chance and the bucket widths can explain{open}"
+        )),
+        (true, false, Some(refusal)) => {
+            Some(format!("cannot say whether quantiles moved: {refusal}"))
+        }
+        (true, false, None) => None,
     }
 }
 
