@@ -246,7 +246,11 @@ fn kept(name: &str, cache: &Cache) -> Result<KeptKernel, LabError> {
         known.sort();
         known.dedup();
         let nearest = rtscope_model::text::suggest(name, known.iter().map(String::as_str));
-        let hint = nearest.map_or(String::new(), |nearest| format!(" (did you mean {nearest:?}?)"));
+        let hint = match nearest {
+            _ if Path::new(name).is_file() => format!(" (did you mean path={name}?)"),
+            Some(nearest) => format!(" (did you mean {nearest:?}?)"),
+            None => String::new(),
+        };
         LabError::Refused(format!(
             "unknown kernel {name:?}{hint}: rtscope knows {}; write path=FILE for a kernel of your own, or build \
              one with `rtscope kernel build`",

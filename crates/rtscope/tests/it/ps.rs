@@ -65,6 +65,21 @@ fn a_changed_thread_is_shown_as_it_was_changed_and_goes_back() {
 }
 
 #[test]
+fn a_thread_or_cpu_that_is_not_there_is_said_in_words() {
+    let folder = folder();
+    let own = std::process::id();
+    for (line, said) in [
+        (format!("ps --set {own} --cpus 4095"), "--cpus 4095: not online; this machine has CPU"),
+        ("ps --set 99999999 --nice 5".to_owned(), "there is no thread with this ID"),
+    ] {
+        let refused = output(folder.path(), &line);
+        let told = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(64), "{line}: {told}");
+        assert!(told.contains(said), "{line}: {told}");
+    }
+}
+
+#[test]
 fn what_would_starve_the_machine_is_refused() {
     if !root_or_skip("what_would_starve_the_machine_is_refused") {
         return;

@@ -1,6 +1,7 @@
 //! `rtscope ps --set`: chrt and taskset in one, with a look before and a look after.
 
 use std::{
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -39,6 +40,16 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
     }
     let number = i32::try_from(tid).ok().filter(|tid| *tid > 0);
     let number = number.ok_or_else(|| Refused(format!("--set {tid}: not a thread ID")))?;
+    if !Path::new(&format!("/proc/{tid}")).exists() {
+        return Err(Refused(format!("--set {tid}: there is no thread with this ID")).into());
+    }
+    if let Some(asked) = &args.cpus {
+        let online = online(&Tree::default());
+        if asked.common(&online).is_empty() {
+            let text = format!("--cpus {asked}: not online; this machine has {}", online.named());
+            return Err(Refused(text).into());
+        }
+    }
     let before = sched::placement(number).with_context(|| format!("can't inspect thread {tid}"))?;
     let wanted = asked.whole(&before).map_err(|problem| match problem {
         ChangeError::Contradiction(text) => Refused(text).into(),
@@ -78,9 +89,12 @@ fn danger(args: &Args, tid: u32, wanted: &Placement) -> Option<String> {
     std::thread::sleep(Duration::from_nanos(args.look.0));
     let mut threads = ps::threads(&tree);
     ps::compare(&earlier, &mut threads, start.elapsed().as_nanos() as u64);
+    ps::starvation(&threads, tid, wanted, environment::throttling(&tree), &online(&tree))
+}
+
+fn online(tree: &Tree) -> CpuSet {
     let online = tree.read("sys/devices/system/cpu/online").ok();
-    let online: CpuSet = online.and_then(|list| list.parse().ok()).unwrap_or_default();
-    ps::starvation(&threads, tid, wanted, environment::throttling(&tree), &online)
+    online.and_then(|list| list.trim().parse().ok()).unwrap_or_default()
 }
 
 /// The command that undoes a change: what isn't named would stay as it is now.

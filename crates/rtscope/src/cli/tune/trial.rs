@@ -254,10 +254,12 @@ fn print_plan(
     }
     let _ = writeln!(
         text,
-        "{} of {} each under {}, about {}. Then rtscope measures once more what helped. The whole trial takes at most {budget}.",
+        "{} of {} of {} each: every line below under {}. That takes about {}. Then rtscope measures once more what \
+         helped. The whole trial takes at most {budget}.",
         counted(trial.rounds, "round"),
+        counted(trial.cells.len() as u64 / trial.rounds.max(1), "cell"),
         trial.cell,
-        distinct.join(", "),
+        distinct.join(" and under "),
         trial.plan.expected()
     );
     let _ = writeln!(text, "  {AS_FOUND}");
