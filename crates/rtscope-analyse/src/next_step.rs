@@ -90,7 +90,7 @@ pub fn next_step(judgement: &Judgement, record: &Record) -> Option<NextStep> {
             match (repaired(), figures) {
                 (Some(first), Some(then)) => Some(NextStep {
                     text: format!(
-                        "{} The figures leave a requirement open, too: {}",
+                        "{} The figures also leave a requirement open: {}",
                         first.text, then.text
                     ),
                     command: then.command,
@@ -111,8 +111,7 @@ fn unfinished(judgement: &Judgement, record: &Record) -> Option<NextStep> {
     if !has("phases-not-run") || has("break-hit") {
         return None;
     }
-    let text =
-        "the run did not come to its end, so some phases were not measured. To measure all of them";
+    let text = "the run ended early, so some phases were not measured. To measure all of them";
     Some(NextStep::with_command("measure-again", text, own_command(record, &[])))
 }
 
@@ -307,7 +306,7 @@ fn repair(judgement: &Judgement, but: &[&str]) -> Option<String> {
         let accept = acceptable.join(" ");
         match codes.len() {
             1 => format!("if it doesn't matter to you, accept it with {accept}"),
-            _ => format!("to accept those that don't matter to you: {accept}"),
+            _ => format!("accept those that don't matter to you with {accept}"),
         }
     });
     let again = is_damaged.then(|| {
@@ -542,14 +541,18 @@ mod tests {
         };
         let met = step(&guest("\"max < 200us\""));
         assert!(
-            met.text.contains("to accept those that don't matter to you: --accept ")
+            met.text.contains("accept those that don't matter to you with --accept ")
                 && met.text.matches("--accept ").count() == 2,
             "{}",
             met.text
         );
         let open = step(&guest("\"max < 200us once in 1h\""));
         assert_eq!(open.code, "resolve-findings");
-        assert!(open.text.contains("open, too: the time measured doesn't back"), "{}", open.text);
+        assert!(
+            open.text.contains("leave a requirement open: the time measured doesn't back"),
+            "{}",
+            open.text
+        );
         let command = "rtscope run --until 'max < 200us once in 1h'";
         assert_eq!(open.command.as_deref(), Some(command));
     }

@@ -349,8 +349,9 @@ impl Coverage {
         };
         let text = format!("the record doesn't hold all that was measured. {places}{more}");
         (*count > 0).then(|| {
-            Finding::new("coverage", Weight::PreventsPass, text)
-                .advise("if the record was copied, copy the whole of it again; else measure again")
+            Finding::new("coverage", Weight::PreventsPass, text).advise(
+                "if the record was copied, copy the whole record again; otherwise, measure again",
+            )
         })
     }
 

@@ -125,7 +125,7 @@ pub(crate) fn problem_at(text: &str, error: &toml::de::Error, at: Option<usize>)
     if let Some(table) = repeated_table(&message, line_text) {
         let advice = match table {
             "phase" => two_brackets(table),
-            _ => format!("[{table}] is there twice: join the two"),
+            _ => format!("[{table}] appears twice: merge the two tables"),
         };
         return Problem { line, ..Problem::new(advice) };
     }
@@ -248,7 +248,10 @@ mod tests {
         assert_eq!(problem.line, Some(3));
         let text = text.replace("phase", "sampler");
         let error = toml::from_str::<toml::Table>(&text).expect_err("twice the same");
-        assert_eq!(problem_of(&text, &error).message, "[sampler] is there twice: join the two");
+        assert_eq!(
+            problem_of(&text, &error).message,
+            "[sampler] appears twice: merge the two tables"
+        );
         let table = "phase = { duration = 5 }";
         assert_eq!(right_form("invalid type: integer `5`, expected a string", table), None);
     }

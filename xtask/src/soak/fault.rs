@@ -200,9 +200,10 @@ pub(super) fn strike(fault: Fault, strength: Strength, mut on: Target) -> Result
         }
         Fault::TracefsGone => {
             let mount = Path::new(machine::TRACEFS);
+            let source = machine::source_of(mount).context("tracefs is not mounted")?;
             machine::unmount(mount, true)?;
             let waited = on.wait(strength.lasts);
-            machine::mount("tracefs", mount, "")?;
+            machine::mount(("tracefs", &source), mount, "")?;
             waited?;
         }
     }
@@ -291,7 +292,7 @@ impl SmallDisk {
 
     pub(super) fn mount(folder: PathBuf) -> Result<SmallDisk> {
         fs::create_dir_all(&folder)?;
-        machine::mount("tmpfs", &folder, Self::SIZE)?;
+        machine::mount(("tmpfs", "tmpfs"), &folder, Self::SIZE)?;
         Ok(SmallDisk(folder))
     }
 }

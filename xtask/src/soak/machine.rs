@@ -193,15 +193,26 @@ pub(super) fn memory_to_use_mib() -> u64 {
 }
 
 /// Mounts a file system that has no device.
-pub(super) fn mount(kind: &str, at: &Path, options: &str) -> Result<()> {
+pub(super) fn mount((kind, source): (&str, &str), at: &Path, options: &str) -> Result<()> {
     ensure!(has_own_mounts(), "nothing is mounted where others would see it");
     let mut command = Command::new("mount");
-    command.args(["-t", kind, kind]).arg(at);
+    command.args(["-t", kind, source]).arg(at);
     if !options.is_empty() {
         command.args(["-o", options]);
     }
     shell::output(&mut command, LIMIT).with_context(|| format!("can't mount {}", at.display()))?;
     Ok(())
+}
+
+/// What is mounted there last, as the kernel names it: any word, of a file system without a device.
+pub(super) fn source_of(at: &Path) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let of_line = |line: &str| {
+        let mut words = line.split(' ');
+        let source = words.next()?;
+        (words.next()? == at.to_str()?).then(|| source.to_owned())
+    };
+    mounts.lines().filter_map(of_line).next_back()
 }
 
 /// Unmounts it: lazily, although files in it are open.
@@ -222,7 +233,9 @@ mod tests {
     fn nothing_is_mounted_where_others_would_see_it() {
         assert!(!has_own_mounts());
         let folder = tempfile::tempdir().expect("a folder");
-        assert!(mount("tmpfs", folder.path(), "").is_err());
+        assert!(mount(("tmpfs", "tmpfs"), folder.path(), "").is_err());
+        assert!(source_of(Path::new("/proc")).is_some());
+        assert_eq!(source_of(folder.path()), None);
         assert!(unmount(folder.path(), true).is_err());
     }
 

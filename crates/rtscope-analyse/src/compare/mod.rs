@@ -189,7 +189,7 @@ fn basis_note(changes: &[CellComparison], has_imports: bool) -> Option<String> {
     if any(Basis::Independent) {
         let why = match has_imports {
             true => {
-                "a phase is shorter than about 5 s, or a file doesn't say when its latencies occurred (import gets the \
+                "a phase is shorter than about 5 s, or a file doesn't say when its latencies occurred (give import the \
                  interval with --interval)"
             }
             false => "a phase is shorter than about 5 s",
@@ -197,15 +197,15 @@ fn basis_note(changes: &[CellComparison], has_imports: bool) -> Option<String> {
         return Some(format!(
             "the intervals assume independent wake-ups, because {why}. The true intervals are wider, and with one run \
              on a side they don't include the difference between runs of one system. Measure for longer, and take four \
-             or more runs on each side, in turn"
+             or more runs on each side, alternating between the sides"
         ));
     }
     let note = if any(Basis::Slices) {
         "with one run on a side, the intervals don't include the difference between runs of one system. Take \
-            four or more runs on each side, in turn"
+            four or more runs on each side, alternating between the sides"
     } else if changes.iter().any(has_few_runs) {
         "with two or three runs on a side, the intervals are wide, because so few runs hardly show how much runs of \
-            one system differ. Take four or more runs on each side, in turn"
+            one system differ. Take four or more runs on each side, alternating between the sides"
     } else {
         return None;
     };

@@ -109,8 +109,8 @@ impl Silent<'_> {
             ns => format!("; the longest wait was at least {}", Nanos(ns).rounded(Rounding::Down)),
         };
         format!(
-            "{whose} answered no activation of {}: {} missed{waited}. So there is no latency to compare. This is worse \
-             than any latency",
+            "in {whose}, no activation of {} was answered: {} missed{waited}. So there is no latency to compare. Such \
+             a phase is worse than any latency",
             self.name,
             grouped(self.missed)
         )

@@ -216,7 +216,7 @@ pub(super) fn sentence(shifts: &[Shift]) -> Option<String> {
         .collect();
     let open = match refused {
         Some(refusal) if judged => {
-            format!("; cannot say whether {} moved: {refusal}", open.join(" and "))
+            format!("; cannot say whether {} moved: {refusal}", open.join(", "))
         }
         _ => String::new(),
     };

@@ -351,8 +351,8 @@ fn a_phase_in_which_one_side_answered_nothing_is_named() {
     let silent = run.record();
     let found =
         compared(&[record(1, 8e3, 0), record(2, 8e3, 0)], &[record(5, 8e3, 0), silent], None);
-    let told = "1 of 2 runs of B answered no activation of busy: 2 missed; the longest wait was at least 1.99 ms. So \
-                there is no latency to compare. This is worse than any latency";
+    let told = "in 1 of 2 runs of B, no activation of busy was answered: 2 missed; the longest wait was at least 1.99 ms. \
+                So there is no latency to compare. Such a phase is worse than any latency";
     assert!(found.notes.iter().any(|note| note == told), "{:?}", found.notes);
     // What a repeat of the phase recorded can be compared.
     let text = PLAN.to_owned() + "[[phase]]\nname = \"busy #2\"\nduration = \"20s\"\n";
@@ -364,7 +364,11 @@ fn a_phase_in_which_one_side_answered_nothing_is_named() {
     let found = compared(&[record(1, 8e3, 0)], &[repeated.record()], None);
     assert!(!found.notes.iter().any(|note| note.contains("no activation")), "{:?}", found.notes);
     let alone = compared(&[record(1, 8e3, 0)], &[run.record()], None);
-    assert!(alone.notes.iter().any(|note| note.starts_with("B answered no")), "{:?}", alone.notes);
+    assert!(
+        alone.notes.iter().any(|note| note.starts_with("in B, no activation")),
+        "{:?}",
+        alone.notes
+    );
     assert!(!alone.notes.iter().any(|note| note.contains("only in")), "{:?}", alone.notes);
 }
 

@@ -142,7 +142,7 @@ pub fn table(checked: &Checked<'_>) -> String {
         ] {
             let unseen = match values.len() {
                 seen if seen == 0 || seen >= of => String::new(),
-                seen => format!("  (of {seen} of them; the others may be the worst)"),
+                seen => format!("  (from {seen} of them; the worst may be among the others)"),
             };
             let shown = Range::from_values(values).map_or("not known".to_owned(), Range::shown);
             text += &format!("  {what}  {shown}{unseen}\n");

@@ -524,9 +524,9 @@ mod tests {
         assert!(none == 0 && !all.contains("of them"), "{all}");
         assert!(all.ends_with("No mistake was found.\n"), "{all}");
         let (some, _) = shown(2);
-        assert!(some.contains("(of 8 of them; the others may be the worst)"), "{some}");
+        assert!(some.contains("(from 8 of them; the worst may be among the others)"), "{some}");
         let (few, untold) = shown(8);
-        assert!(untold == 1 && few.contains("of them; the others may be the worst"), "{few}");
+        assert!(untold == 1 && few.contains("of them; the worst may be among the others"), "{few}");
         let mut blind = seen(vec![thread(1, Policy::Fifo, vec![])]);
         blind.sources = Sources::default();
         let text = crate::report::check::table(&judge(&blind, &Expectation::default()));

@@ -89,7 +89,7 @@ fn evaluate(record: &Record, requirement: Requirement, cell: &CellSummary) -> An
     };
     let why = match row.recorded {
         0 if row.missed == 0 => "nothing was measured",
-        0 => "no latency was measured: each activation was missed",
+        0 => "no latency was measured: every activation was missed",
         _ => "latencies were recorded, but the record doesn't hold them: see the findings",
     };
     answer.unwrap_or_else(|| (Verdict::Inconclusive, why.to_owned()))
@@ -252,7 +252,7 @@ fn quantile(cell: &CellSummary, name: Statistic, parts: u32, limit_ns: u64) -> O
         if quantile::refutes_below(parts, late, all) {
             let (are, limit) = (if late == 1 { "is" } else { "are" }, Nanos(limit_ns).exact());
             let text = format!(
-                "{value}; {} of them {are} {limit} or more, too many for {name} < {limit}, however they \
+                "{value}; {} of them {are} {limit} or more, too many for {name} < {limit}, no matter how they \
                  depend on each other",
                 grouped(late)
             );
@@ -416,8 +416,9 @@ mod tests {
         for (require, enough) in [("p99 < 80us", 400), ("p99.9 < 80us", 40)] {
             let (verdict, sentence) = outcome(require, &late(enough));
             assert_eq!(verdict, Verdict::Fail, "{sentence}");
-            let too_many =
-                format!("; {enough} of them are 80us or more, too many for {require}, however");
+            let too_many = format!(
+                "; {enough} of them are 80us or more, too many for {require}, no matter how"
+            );
             assert!(sentence.contains(&too_many), "{sentence}");
             assert_eq!(outcome(require, &late(enough - 1)).0, Verdict::Inconclusive);
         }

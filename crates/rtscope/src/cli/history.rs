@@ -52,7 +52,7 @@ pub(super) enum Verb {
     Show(Show),
     /// Remove runs from the history; their records stay
     ///
-    /// The number of the last run may be given to a later one.
+    /// If you remove the last run, a later run may get its number.
     ///
     /// Examples:
     ///   rtscope history remove 12 13
@@ -202,7 +202,9 @@ fn import(args: &Import) -> anyhow::Result<()> {
         let told = match added {
             Added::New(id) => format!("is run {id}"),
             Added::Known => "is already in the history".to_owned(),
-            Added::Relabelled(id) => format!("is already run {id}, which has this label now"),
+            Added::Relabelled(id) => {
+                format!("is already in the history, as run {id}, which has this label now")
+            }
         };
         print(&format!("{} {told}\n", shown(run)))?;
     }
@@ -292,7 +294,7 @@ fn remove(args: &Remove) -> anyhow::Result<()> {
 }
 
 fn no_run(id: i64) -> Refused {
-    Refused(format!("there is no run {id}; `rtscope history list` shows them"))
+    Refused(format!("there is no run {id}; `rtscope history list` shows all runs"))
 }
 
 /// Why no run has a cell of this name.
@@ -307,7 +309,7 @@ fn no_cell(args: &Trend, store: &Store) -> anyhow::Result<Refused> {
     let more = match suggest(&args.cell, names.iter().map(String::as_str)) {
         Some(near) => format!(" (did you mean {near:?}?)"),
         None if names.is_empty() => String::new(),
-        None => format!(": its cells are {}", names.join(", ")),
+        None => format!("; the history has the cells {}", names.join(", ")),
     };
     Ok(Refused(format!("no run of the history has a cell {:?}{more}", args.cell)))
 }

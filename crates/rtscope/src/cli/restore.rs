@@ -29,7 +29,7 @@ pub(super) fn main() -> anyhow::Result<ExitCode> {
         (0, true, false) => "no killed run has left another setting to restore\n",
         (_, true, true) => "every setting is as it was\n",
         (_, true, false) => "every other setting is as it was\n",
-        (_, false, _) => "perhaps not every setting is as it was: see above\n",
+        (_, false, _) => "some settings may not be as they were: see above\n",
     })?;
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))
 }

@@ -86,7 +86,10 @@ fn a_known_run_gets_a_new_label_and_a_run_can_be_removed() {
     };
     assert_eq!(of(&format!("import {runs} --label a")).0, Some(0));
     let told = of(&format!("import {runs} --label b")).1;
-    assert!(told.contains("is already run 2, which has this label now"), "{told}");
+    assert!(
+        told.contains("is already in the history, as run 2, which has this label now"),
+        "{told}"
+    );
     // Without a label, nothing changes.
     assert_eq!(of(&format!("import {runs}")).1.matches("is already in the history").count(), 2);
     let labels = json(at, "history list --store h.sqlite --json");

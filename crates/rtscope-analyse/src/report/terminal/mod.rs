@@ -434,7 +434,7 @@ load = ["message groups=1"]
             least 18 us: a 95 % upper bound needs at least 177,767 latencies
 
         Next: deal with the finding virtual-machine; if it doesn't matter to you, accept it with
-              --accept virtual-machine. The figures leave a requirement open, too: measure 23
+              --accept virtual-machine. The figures also leave a requirement open: measure 23
               times as long, with --duration 184s.
         ");
     }

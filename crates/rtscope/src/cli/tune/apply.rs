@@ -226,7 +226,7 @@ fn dry_run(
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
         if args.persist && !settings.is_empty() {
-            print("What each boot would change, as the machine is now:\n")?;
+            print("What each boot would change on this machine as it is now:\n")?;
         }
         print_folded(&(text_of(&proposal, true) + &preview))?;
         print_folded("Nothing was changed (--dry-run).\n")?;

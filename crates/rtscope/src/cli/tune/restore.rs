@@ -59,7 +59,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     print(match (found, sound) {
         (0, true) => "no setting to restore: none was kept or left changed\n",
         (_, true) => "every setting that was kept or left changed is restored\n",
-        (_, false) => "perhaps not every setting is as it was: see above\n",
+        (_, false) => "some settings may not be as they were: see above\n",
     })?;
     Ok(ExitCode::from(if sound { exit::PASS } else { exit::ERROR }))
 }

@@ -254,8 +254,8 @@ fn print_plan(
     }
     let _ = writeln!(
         text,
-        "{} of {} of {} each: every line below under {}. That takes about {}. Then rtscope measures once more what \
-         helped. The whole trial takes at most {budget}.",
+        "{} of {}, {} per cell. A round measures each line below under {}. That takes about {}. Then rtscope measures \
+         once more what helped. The whole trial takes at most {budget}.",
         counted(trial.rounds, "round"),
         counted(trial.cells.len() as u64 / trial.rounds.max(1), "cell"),
         trial.cell,
