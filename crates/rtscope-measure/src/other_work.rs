@@ -17,7 +17,7 @@ use rtscope_model::{
     schedule::Policy,
     time::Nanos,
 };
-use rtscope_sys::{system::ticks_per_second, tree::Tree};
+use rtscope_sys::{system::ticks_per_second, thread::SchedStat, tree::Tree};
 
 use crate::environment::{RunTimes, Stat, SystemCounters, numbered, real_time};
 
@@ -193,7 +193,7 @@ impl OtherWorkWatch {
 /// of processes that ran for less than a tick each, `stat` tells of no time at all.
 fn run_ns(tree: &Tree, pid: u32) -> Option<u64> {
     let text = tree.read(format!("proc/{pid}/schedstat")).ok()?;
-    text.split_whitespace().next()?.parse().ok()
+    SchedStat::parse(&text).map(|stat| stat.ran_ns)
 }
 
 fn processes(tree: &Tree) -> BTreeMap<u32, Stat> {

@@ -6,8 +6,8 @@
 //! looked at once a second.
 //!
 //! What it can't show: a virtual machine that was paused together with its clocks. Nothing inside it
-//! tells that. One whose clocks went on is seen as a control thread that overslept on idle CPUs, which is
-//! also what firmware, a kernel that is locked up, or a stopped rtscope looks like.
+//! tells that. One whose clocks went on is seen as a control thread that overslept on idle CPUs, or without waiting
+//! for one, which is also what firmware, a kernel that is locked up, or a stopped rtscope looks like.
 
 use rtscope_model::{
     cpu::CpuSet,
@@ -19,6 +19,7 @@ use rtscope_model::{
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
+    thread::SchedStat,
     tree::Tree,
 };
 
@@ -118,10 +119,8 @@ pub(crate) fn queued_ns(tree: &Tree) -> Option<u64> {
     if tree.read("sys/kernel/realtime").is_ok_and(|text| text.trim() == "1") {
         return None;
     }
-    let text = tree.read("proc/thread-self/schedstat").ok()?;
-    let mut times = text.split_whitespace().map(|word| word.parse::<u64>().ok());
-    let ran_ns = times.next()??;
-    times.next()?.filter(|_| ran_ns > 0)
+    let stat = SchedStat::parse(&tree.read("proc/thread-self/schedstat").ok()?)?;
+    (stat.ran_ns > 0).then_some(stat.queued_ns)
 }
 
 /// What it means that the control thread overslept by [`STALL_MIN`] or more, when the CPUs did this

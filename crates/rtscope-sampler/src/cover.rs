@@ -10,7 +10,7 @@
 
 use rtscope_model::{
     histogram::Layout,
-    slice::{Slice, expanded},
+    slice::{Scope, Slice, expanded},
 };
 
 use crate::{
@@ -116,22 +116,17 @@ impl Cover {
         sink: &mut impl FnMut(Slice),
     ) {
         let Some(interval_ns) = of.grid_ns.filter(|_| end_ns > self.next_ns) else { return };
-        for nth in 0..of.cells.len() as u32 {
-            let cell = 2 * nth + 1;
-            let (from_ns, to_ns) = shared.span_ns(cell);
-            let from_ns = from_ns.saturating_sub(of.origin_ns);
-            let to_ns = to_ns.saturating_sub(of.origin_ns).min(end_ns);
+        for (scope, (from_ns, to_ns)) in spans(of, shared) {
             // The first instant of the thread's grid in the cell.
             let before = from_ns.saturating_sub(self.next_ns).div_ceil(interval_ns);
             let start_ns = self.next_ns + before * interval_ns;
-            let count = to_ns.saturating_sub(start_ns).div_ceil(interval_ns);
+            let count = to_ns.min(end_ns).saturating_sub(start_ns).div_ceil(interval_ns);
             if count > 0 {
                 let waited_ns = woke_ns.saturating_sub(start_ns);
                 let waits = (0..expanded(count)).map(|n| waited_ns.saturating_sub(n * interval_ns));
                 self.unexpanded += count - expanded(count);
                 let end_ns = start_ns + count * interval_ns;
-                let span_ns = (start_ns, end_ns);
-                let place = (of.thread, of.scope(cell));
+                let (place, span_ns) = ((of.thread, scope), (start_ns, end_ns));
                 sink(Slice::unanswered(place, self.layout, span_ns, count, waits));
             }
         }
@@ -155,17 +150,23 @@ impl Cover {
         after_ns: Option<u64>,
         sink: &mut impl FnMut(Slice),
     ) {
-        for nth in 0..of.cells.len() as u32 {
-            let cell = 2 * nth + 1;
-            let (from_ns, to_ns) = shared.span_ns(cell);
-            let (from_ns, to_ns) =
-                (from_ns.saturating_sub(of.origin_ns), to_ns.saturating_sub(of.origin_ns));
+        for (scope, (from_ns, to_ns)) in spans(of, shared) {
             let (start_ns, end_ns) = (from_ns.max(since_ns), to_ns.min(until_ns));
             if start_ns < end_ns && after_ns.is_none_or(|after_ns| from_ns > after_ns) {
                 let waits = std::iter::once(until_ns - start_ns);
-                let place = (of.thread, of.scope(cell));
-                sink(Slice::unanswered(place, self.layout, (start_ns, end_ns), 1, waits));
+                let (place, span_ns) = ((of.thread, scope), (start_ns, end_ns));
+                sink(Slice::unanswered(place, self.layout, span_ns, 1, waits));
             }
         }
     }
+}
+
+/// The cells that were entered, each with its start and its end.
+fn spans(of: &SlotOwner, shared: &Shared) -> impl Iterator<Item = (Scope, (u64, u64))> {
+    (0..of.cells.len() as u32).map(move |nth| {
+        let cell = 2 * nth + 1;
+        let (from_ns, to_ns) = shared.span_ns(cell);
+        let since_start = |at_ns: u64| at_ns.saturating_sub(of.origin_ns);
+        (of.scope(cell), (since_start(from_ns), since_start(to_ns)))
+    })
 }

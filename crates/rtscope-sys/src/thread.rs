@@ -1,4 +1,4 @@
-//! The calling thread: its number, its signals, what it has used.
+//! The calling thread: its number, its signals, what it has used; and what the kernel's scheduler says of any.
 
 use std::mem::MaybeUninit;
 
@@ -15,6 +15,24 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Times it was preempted.
     pub involuntary_switches: u64,
+}
+
+/// What a thread's `schedstat` says (`/proc/PID/task/TID/schedstat`). Without `CONFIG_SCHED_INFO`, all of it is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedStat {
+    /// Time on a CPU.
+    pub ran_ns: u64,
+    /// Time in which it was ready to run, and waited for a CPU.
+    pub queued_ns: u64,
+}
+
+impl SchedStat {
+    /// Reads the file's text; none where it isn't one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<SchedStat> {
+        let mut numbers = text.split_whitespace().map(|word| word.parse().ok());
+        Some(SchedStat { ran_ns: numbers.next()??, queued_ns: numbers.next()?? })
+    }
 }
 
 /// The kernel's number of the calling thread.

@@ -4,10 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rtscope_analyse::{
-    judgement::{CellSummary, Judgement},
-    number::counted,
-};
+use rtscope_analyse::judgement::{CellSummary, Judgement};
 use rtscope_model::{
     event::Event,
     histogram::{Bin, Histogram, Layout, Unplaced},
@@ -126,25 +123,6 @@ pub(crate) struct Wanted {
     /// Select runs at places with this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
-}
-
-impl Wanted {
-    fn is_all(&self) -> bool {
-        let Wanted { host, kernel, plan, label, place, tag } = self;
-        [host, kernel, plan, label, place, tag].into_iter().all(Option::is_none)
-    }
-
-    /// What is said where no run is wanted, of so many.
-    pub(crate) fn none_found(&self, all: usize) -> String {
-        match all {
-            0 => "No runs found: add records with `rtscope history import DIR...`\n".to_owned(),
-            all if !self.is_all() => format!(
-                "No run matches these options; without them, `rtscope history list` shows {}\n",
-                counted(all as u64, "run")
-            ),
-            _ => String::new(),
-        }
-    }
 }
 
 /// What became of a run that was to be added.

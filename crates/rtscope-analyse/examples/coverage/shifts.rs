@@ -1,12 +1,12 @@
 //! Spells in which all wake-ups are later, and how many of them a run has to contain.
 
-use rtscope_analyse::statistics::{dependence::Blocks, quantile, random::Random};
-use rtscope_model::histogram::{Histogram, Layout};
+use rtscope_analyse::statistics::{quantile, random::Random};
+use rtscope_model::histogram::Layout;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{
     score::{Figure, Truth, print_head, print_lines},
-    systems::{normal, slice_of},
+    systems::{normal, recorded},
 };
 
 /// Wake-ups of the thread in a second.
@@ -63,13 +63,7 @@ fn scores(spell_s: f64, seconds: u64, runs: u32) -> [Figure; QUANTILES.len()] {
     let mut scores = <[Figure; QUANTILES.len()]>::default();
     for seed in 0..runs {
         let all_ns = of_run(spell_s, seconds, &mut Random::new(u64::from(seed)));
-        let (mut all, mut blocks) = (Histogram::new(LAYOUT), Blocks::new(LAYOUT));
-        for (second, ns) in (0u64..).zip(all_ns.chunks(RATE as usize)) {
-            let mut one = Histogram::new(LAYOUT);
-            ns.iter().for_each(|ns| one.record(*ns as u64));
-            blocks.add(&slice_of(0, second, &one));
-            all.merge(&one);
-        }
+        let (all, blocks) = recorded(all_ns.iter().map(|ns| *ns as u64), RATE, LAYOUT);
         for ((_, share), score) in QUANTILES.iter().zip(&mut scores) {
             let parts = (share * 1e9).round() as u32;
             let end = |ns: Option<u64>| ns.map(|ns| ns as f64);

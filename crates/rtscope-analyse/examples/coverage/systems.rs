@@ -283,6 +283,23 @@ pub(crate) fn run_in_slices(
     run
 }
 
+/// Latencies of a thread in ns, in the order of its wake-ups: all of them, and in slices of a second.
+pub(crate) fn recorded(
+    all_ns: impl Iterator<Item = u64>,
+    per_second: u64,
+    layout: Layout,
+) -> (Histogram, Blocks) {
+    let (mut all, mut blocks) = (Histogram::new(layout), Blocks::new(layout));
+    let all_ns: Vec<u64> = all_ns.collect();
+    for (second, ns) in (0u64..).zip(all_ns.chunks(per_second as usize)) {
+        let mut one = Histogram::new(layout);
+        ns.iter().for_each(|&ns| one.record(ns));
+        blocks.add(&slice_of(0, second, &one));
+        all.merge(&one);
+    }
+    (all, blocks)
+}
+
 pub(crate) fn slice_of(thread: u32, second: u64, one: &Histogram) -> Slice {
     Slice {
         thread,

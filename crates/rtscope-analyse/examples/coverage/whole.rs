@@ -1,11 +1,11 @@
 //! Systems whose wake-ups are all late by what changes slowly or comes in bursts of one delay, in buckets of 1 us.
 
-use rtscope_analyse::statistics::{dependence::Blocks, exceedance, quantile, random::Random};
-use rtscope_model::histogram::{Histogram, Layout};
+use rtscope_analyse::statistics::{exceedance, quantile, random::Random};
+use rtscope_model::histogram::Layout;
 
 use super::{
     score::{Figure, Truth, print_head, print_lines},
-    systems::{SECOND_NS, normal, slice_of},
+    systems::{SECOND_NS, normal, recorded},
 };
 
 /// Wake-ups of the thread in a second.
@@ -84,14 +84,8 @@ pub(crate) fn scores(latencies: Latencies, seconds: u64, runs: u32) -> [Figure; 
     let truth = |value| Truth { of_system: value, of_run: value, has_met: true };
     for seed in 0..runs {
         let all_us = latencies.of_run(seconds * RATE, &mut Random::new(u64::from(seed)));
-        let (mut all, mut blocks) =
-            (Histogram::new(Layout::default()), Blocks::new(Layout::default()));
-        for (second, us) in (0u64..).zip(all_us.chunks(RATE as usize)) {
-            let mut one = Histogram::new(Layout::default());
-            us.iter().for_each(|us| one.record((us * 1e3) as u64));
-            blocks.add(&slice_of(0, second, &one));
-            all.merge(&one);
-        }
+        let all_ns = all_us.iter().map(|us| (us * 1e3) as u64);
+        let (all, blocks) = recorded(all_ns, RATE, Layout::default());
         let wall_ns = seconds * SECOND_NS;
         let watch = exceedance::WatchedTime::of_one(wall_ns);
         let limit_ns = (limit_us * 1e3) as u64;

@@ -128,19 +128,18 @@ fn silent<'a>(runs: &[ComparedRun<'a>]) -> Vec<Silent<'a>> {
                 named.map(|cell| &cell.all)
             };
             let missed: u64 = rows().map(|row| row.missed).sum();
-            let is_new = found.iter().all(|known| known.name != name);
             if missed == 0 || rows().any(|row| row.recorded > 0) {
                 continue;
             }
-            if is_new {
+            let at = found.iter().position(|known| known.name == name).unwrap_or_else(|| {
                 found.push(Silent { name, runs: 0, missed: 0, waited_ns: 0 });
-            }
-            if let Some(known) = found.iter_mut().find(|known| known.name == name) {
-                known.runs += 1;
-                known.missed += missed;
-                let longest_ns = rows().filter_map(FigureRow::max_ns).max().unwrap_or(0);
-                known.waited_ns = known.waited_ns.max(longest_ns);
-            }
+                found.len() - 1
+            });
+            let known = &mut found[at];
+            known.runs += 1;
+            known.missed += missed;
+            let longest_ns = rows().filter_map(FigureRow::max_ns).max().unwrap_or(0);
+            known.waited_ns = known.waited_ns.max(longest_ns);
         }
     }
     found

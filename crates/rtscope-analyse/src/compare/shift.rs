@@ -205,31 +205,25 @@ fn chance(
 
 /// The quantiles that moved, or that none did; why, where it can't be told.
 pub(super) fn sentence(shifts: &[Shift]) -> Option<String> {
+    let refused = shifts.iter().find_map(|shift| shift.refused);
+    if shifts.iter().all(|shift| shift.chance.is_none()) {
+        return refused.map(|refusal| format!("cannot say whether quantiles moved: {refusal}"));
+    }
     let moved: Vec<String> =
         shifts.iter().filter(|shift| shift.is_different()).map(Shift::sentence).collect();
-    let judged = shifts.iter().any(|shift| shift.chance.is_some());
-    let refused = shifts.iter().find_map(|shift| shift.refused);
-    let open: Vec<String> = shifts
-        .iter()
-        .filter(|shift| shift.refused.is_some())
-        .map(|shift| Statistic::Quantile(shift.parts).to_string())
-        .collect();
-    let open = match refused {
-        Some(refusal) if judged => {
-            format!("; cannot say whether {} moved: {refusal}", open.join(", "))
+    let what = match moved.is_empty() {
+        true => {
+            "no quantile moved by more than chance and the bucket widths can explain".to_owned()
         }
-        _ => String::new(),
+        false => format!("from A to B {}", moved.join("; ")),
     };
-    match (moved.is_empty(), judged, refused) {
-        (false, _, _) => Some(format!("from A to B {}{open}", moved.join("; "))),
-        (true, true, _) => Some(format!(
-            "no quantile moved by more than chance and the bucket widths can explain{open}"
-        )),
-        (true, false, Some(refusal)) => {
-            Some(format!("cannot say whether quantiles moved: {refusal}"))
-        }
-        (true, false, None) => None,
-    }
+    let open = refused.map_or_else(String::new, |refusal| {
+        let open = shifts.iter().filter(|shift| shift.refused.is_some());
+        let names = open.map(|shift| Statistic::Quantile(shift.parts).to_string());
+        let names: Vec<String> = names.collect();
+        format!("; cannot say whether {} moved: {refusal}", names.join(", "))
+    });
+    Some(what + &open)
 }
 
 impl Shift {

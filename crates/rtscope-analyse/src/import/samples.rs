@@ -15,8 +15,8 @@ const SPAN: u64 = 64;
 /// Most spans of a thread.
 const PARTS_MAX: usize = 1_024;
 
-/// Most bins of all spans, shared by the threads. Of latencies in ns, nearly each has a bucket of its own, so that longer spans
-/// save little: with fewer bins than this, all of a thread would end up in one span.
+/// Most bins of all spans, shared by the threads. Of latencies in ns, nearly each has a bucket of its own, so that longer
+/// spans save little: with fewer bins than this, all of a thread would end up in one span.
 const BINS_MAX: usize = 1_000_000;
 
 /// Each thread has room for so many bins, however many threads there are.

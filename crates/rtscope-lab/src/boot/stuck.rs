@@ -7,6 +7,8 @@
 
 use std::{fs, time::Duration};
 
+use rtscope_sys::thread::SchedStat;
+
 /// How long the emulator is watched before a share is taken, and the longest time between two looks: this
 /// program itself may have been stopped.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -47,11 +49,9 @@ pub(super) fn wanted(process: u32) -> Option<Duration> {
     all.flatten().reduce(|a, b| a + b)
 }
 
-/// The first two numbers of a `/proc/PID/task/TID/schedstat`: nanoseconds on a CPU, and in its queue.
 fn of_schedstat(text: &str) -> Option<Duration> {
-    let mut fields = text.split_whitespace().map(str::parse::<u64>);
-    let (used, waited) = (fields.next()?.ok()?, fields.next()?.ok()?);
-    Some(Duration::from_nanos(used.saturating_add(waited)))
+    let SchedStat { ran_ns, queued_ns } = SchedStat::parse(text)?;
+    Some(Duration::from_nanos(ran_ns.saturating_add(queued_ns)))
 }
 
 #[cfg(test)]

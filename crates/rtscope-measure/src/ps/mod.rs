@@ -14,7 +14,7 @@ use rtscope_model::{
     schedule::{Placement, Policy},
     thread::{Look, Thread, role},
 };
-use rtscope_sys::{sched::policy_of, system::ticks_per_second, tree::Tree};
+use rtscope_sys::{sched::policy_of, system::ticks_per_second, thread::SchedStat, tree::Tree};
 
 pub use self::{
     change::{ChangeError, Changed, WantedChange, change},
@@ -68,11 +68,10 @@ fn one(tree: &Tree, pid: u32, tid: u32, devices: &BTreeMap<u32, String>) -> Opti
     let folder = format!("proc/{pid}/task/{tid}");
     let stat = Stat::parse(&tree.read_bytes(format!("{folder}/stat")).ok()?)?;
     let status = tree.read(format!("{folder}/status")).unwrap_or_default();
-    let schedstat = tree.read(format!("{folder}/schedstat")).unwrap_or_default();
+    let schedstat = tree.read(format!("{folder}/schedstat")).ok();
+    let schedstat = schedstat.and_then(|text| SchedStat::parse(&text));
     let sched = tree.read(format!("{folder}/sched")).unwrap_or_default();
     let count = |text: &str, key: &str| value(text, key)?.parse::<u64>().ok();
-    let mut times = schedstat.split_whitespace().map(|word| word.parse::<u64>().ok());
-    let (cpu_ns, waited_ns) = (times.next().flatten(), times.next().flatten());
     let policy = policy_of(stat.policy);
     let kernel = stat.is_kernel();
     Some(Thread {
@@ -92,8 +91,10 @@ fn one(tree: &Tree, pid: u32, tid: u32, devices: &BTreeMap<u32, String>) -> Opti
         cpu: stat.cpu,
         kernel,
         role: kernel.then(|| role(&stat.name, |irq| devices.get(&irq).cloned())).flatten(),
-        cpu_ns: cpu_ns.or_else(|| Some(stat.cpu_ticks * (1_000_000_000 / ticks_per_second()))),
-        waited_ns,
+        cpu_ns: schedstat
+            .map(|times| times.ran_ns)
+            .or_else(|| Some(stat.cpu_ticks * (1_000_000_000 / ticks_per_second()))),
+        waited_ns: schedstat.map(|times| times.queued_ns),
         voluntary_switches: count(&status, "voluntary_ctxt_switches"),
         involuntary_switches: count(&status, "nonvoluntary_ctxt_switches"),
         migrations: count(&sched, "se.nr_migrations"),

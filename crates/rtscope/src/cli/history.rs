@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use rtscope_analyse::{
-    number::{grouped, us},
+    number::{counted, grouped, us},
     plot::{
         PlotOptions,
         trend::{self, TrendPoint},
@@ -223,8 +223,13 @@ fn list(args: &List) -> anyhow::Result<()> {
         return print(&(serde_json::to_string_pretty(&runs)? + "\n"));
     }
     if runs.is_empty() {
-        let all = store.map_or(Ok(0), |store| store.count())?;
-        return print(&args.wanted.none_found(all));
+        return print(&match store.map_or(Ok(0), |store| store.count())? {
+            0 => "No runs found: add records with `rtscope history import DIR...`\n".to_owned(),
+            all => format!(
+                "No run matches these options; without them, `rtscope history list` shows {}\n",
+                counted(all as u64, "run")
+            ),
+        });
     }
     let mut text = String::new();
     for run in &runs {

@@ -11,10 +11,7 @@ use rtscope_measure::{
     environment,
     ps::{self, ChangeError, WantedChange},
 };
-use rtscope_model::{
-    cpu::CpuSet,
-    schedule::{Placement, Policy},
-};
+use rtscope_model::schedule::{Placement, Policy};
 use rtscope_sys::{sched, tree::Tree};
 
 use super::Args;
@@ -44,7 +41,7 @@ pub(super) fn main(args: &Args, tid: u32) -> anyhow::Result<ExitCode> {
         return Err(Refused(format!("--set {tid}: there is no thread with this ID")).into());
     }
     if let Some(asked) = &args.cpus {
-        let online = online(&Tree::default());
+        let online = environment::online(&Tree::default());
         if asked.common(&online).is_empty() {
             let text = format!("--cpus {asked}: not online; this machine has {}", online.named());
             return Err(Refused(text).into());
@@ -89,12 +86,8 @@ fn danger(args: &Args, tid: u32, wanted: &Placement) -> Option<String> {
     std::thread::sleep(Duration::from_nanos(args.look.0));
     let mut threads = ps::threads(&tree);
     ps::compare(&earlier, &mut threads, start.elapsed().as_nanos() as u64);
-    ps::starvation(&threads, tid, wanted, environment::throttling(&tree), &online(&tree))
-}
-
-fn online(tree: &Tree) -> CpuSet {
-    let online = tree.read("sys/devices/system/cpu/online").ok();
-    online.and_then(|list| list.trim().parse().ok()).unwrap_or_default()
+    let online = environment::online(&tree);
+    ps::starvation(&threads, tid, wanted, environment::throttling(&tree), &online)
 }
 
 /// The command that undoes a change: what isn't named would stay as it is now.
