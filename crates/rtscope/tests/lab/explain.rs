@@ -147,7 +147,10 @@ fn without_plugins_the_guest_runs_once_more_with_its_events() {
         rtscope(room, &["lab", "explain", RECORD]).env("PATH", path).output().expect("starts");
     let said = text(&explained);
     assert_eq!(explained.status.code(), Some(0), "{said}");
-    assert!(said.contains("-plugin: invalid option). rtscope runs the guest once more instead"), "{said}");
+    assert!(
+        said.contains("-plugin: invalid option). rtscope runs the guest once more instead"),
+        "{said}"
+    );
     assert!(
         said.contains("recording added to the mean latency: ") && said.contains("under disk"),
         "{said}"
