@@ -20,7 +20,7 @@ use crate::shell;
 const JUDGE: [&str; 2] = ["crates/judge/src/statistics/**", "crates/judge/src/verdict/**"];
 
 /// Parts of rtscope-analyse that the judge and its tests need.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "statistics",
     "verdict",
     "doctor",
@@ -29,6 +29,7 @@ const PARTS: [&str; 9] = [
     "test_support.rs",
     "plot/table.rs",
     "plot/fixture.rs",
+    "report/check.rs",
     "report/tune.rs",
 ];
 
@@ -40,7 +41,7 @@ pub mod doctor;
 pub mod judgement;
 pub mod number;
 pub mod plot { #[cfg(test)] pub(crate) mod fixture; pub mod table; }
-pub mod report { pub mod tune; }
+pub mod report { pub mod check; pub mod tune; }
 pub mod statistics;
 #[cfg(test)] mod test_support;
 pub mod verdict;
@@ -313,6 +314,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -360,6 +363,20 @@ mod tests {
         let folder = folder.path();
         judge(folder).expect("made");
         assert!(folder.join("crates/judge/src/verdict/requirement.rs").is_file());
+        let source = folder.join("crates/judge/src");
+        let mut grep = Command::new("grep");
+        grep.args(["--recursive", "--no-filename", "--only-matching", "crate::[a-z_:]*"])
+            .arg(source);
+        let named = shell::output(&mut grep, PATCH_LIMIT).expect("paths");
+        // A room has only those of its modules that the judge needs.
+        let of_rooms = named.lines().filter_map(|path| {
+            let mut words = path.split("::").skip(1);
+            let room = words.next().filter(|word| ["plot", "report"].contains(word));
+            room.and(words.next()).filter(|module| !module.is_empty())
+        });
+        let lacking: BTreeSet<&str> =
+            of_rooms.filter(|module| !LIBRARY.contains(&format!("mod {module};"))).collect();
+        assert_eq!(lacking, BTreeSet::new());
         let made = fs::read_to_string(folder.join("Cargo.toml")).expect("made");
         let made: toml::Table = made.parse().expect("TOML");
         let model = &made["workspace"]["dependencies"]["rtscope-model"];

@@ -91,7 +91,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
                 false => Err(anyhow!("rules are broken")),
             });
         });
-        steps.first.iter().for_each(|step| run.step(step));
+        run.step(&steps.build);
     });
     run.inside("programs", || {
         let all = programs::all()?;

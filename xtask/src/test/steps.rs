@@ -94,7 +94,7 @@ const EXAMPLES: usize = 8;
 /// All steps that run cargo or test programs.
 pub(super) struct Steps {
     /// What the others need.
-    pub(super) first: Vec<Step>,
+    pub(super) build: Step,
     /// Boots guests, two at a time, beside `computing`.
     pub(super) guests: Step,
     /// The result is the same on a busy machine.
@@ -116,10 +116,7 @@ impl Steps {
         let (patient, of_their_own) = (PATIENT.join(" "), OF_THEIR_OWN.join(" "));
         let whole = shell::WORKSPACE.join(" ");
         Steps {
-            first: vec![
-                Step::cargo("fmt", "fmt --all --check -- --color=never", None),
-                Step::cargo(BUILD, &format!("test {whole} --no-run"), None),
-            ],
+            build: Step::cargo(BUILD, &format!("test {whole} --no-run"), None),
             guests: Step::programs(
                 "lab-tests",
                 |it| it.is(LAB),
@@ -203,9 +200,9 @@ mod tests {
     fn each_test_program_is_in_a_step_and_only_those_of_several_kinds_in_more() {
         let programs = programs();
         assert!(programs.len() > 20, "{programs:?}");
-        let Steps { first, guests, computing, measuring, patient } = Steps::new(false);
+        let Steps { build, guests, computing, measuring, patient } = Steps::new(false);
         let all: Vec<Step> =
-            [first, computing, patient].into_iter().flatten().chain([guests, measuring]).collect();
+            [computing, patient].into_iter().flatten().chain([build, guests, measuring]).collect();
         for program in programs {
             let takes = |step: &&Step| match step.work {
                 Work::Programs(chosen, _) => chosen(&program),

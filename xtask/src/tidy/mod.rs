@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules that no compiler checks.
+//! `cargo xtask tidy`: the rules that no compiler checks, and rustfmt's.
 //!
 //! Each check is a function from texts to problems, so that it is tested on small texts.
 
@@ -106,7 +106,8 @@ pub(crate) fn run() -> Result<bool> {
         1 => println!("tidy: 1 problem"),
         n => println!("tidy: {n} problems"),
     }
-    Ok(problems.is_empty() && crate::formats::run(&["--check"])?)
+    let is_formatted = crate::shell::cargo().args(["fmt", "--all", "--check"]).status()?.success();
+    Ok(problems.is_empty() && is_formatted && crate::formats::run(&["--check"])?)
 }
 
 /// The source that lists the verbs of the command line.
