@@ -160,12 +160,11 @@ fn answer(changes: &[CellComparison], figures: usize, refused: usize) -> String 
     let independent = changes.iter().any(|change| change.basis == Basis::Independent);
     let caveat = if independent { ", if wake-ups are independent" } else { "" };
     let is_by_runs = changes.iter().all(|change| change.basis == Basis::Runs);
-    let alike = match (independent, is_by_runs, changes.iter().any(has_few_runs)) {
-        (true, _, _) => "with independent wake-ups and no differences from run to run, ",
-        (false, false, _) => "without differences from run to run, ",
-        // Student's t is exact for a normal distribution only, and few runs show nothing of theirs.
-        (false, true, true) => "if runs vary normally, ",
-        (false, true, false) => "",
+    let alike = match (independent, is_by_runs) {
+        (true, _) => "with independent wake-ups and no differences from run to run, ",
+        (false, false) => "without differences from run to run, ",
+        // Student's t is exact for a normal distribution only.
+        (false, true) => "if runs vary normally, ",
     };
     format!(
         "different{caveat}: {}. Compared: {looked}; {alike}equal systems are called different in at most 5 % of \

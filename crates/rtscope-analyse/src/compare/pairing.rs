@@ -1,17 +1,12 @@
 //! Which cells of two sides belong together: those of one name. Where no name is on both sides, the only one of each
 //! run. Repeats of a cell in one run (`rest`, `rest #2`) have one name.
 
-use std::collections::BTreeSet;
-
 use rtscope_model::{
     text::shell_word,
     time::{Nanos, Rounding},
 };
 
-use crate::{
-    judgement::{CellSummary, FigureRow},
-    number::grouped,
-};
+use crate::{judgement::CellSummary, number::grouped};
 
 use super::ComparedRun;
 
@@ -78,8 +73,9 @@ pub(super) fn pairs<'a>(
         .map(|name| Pair { name: (*name).to_owned(), a: of(&of_a, name), b: of(&of_b, name) })
         .collect();
     let alone = |names: &[&str], others: &[&str], silent: &[Silent<'a>], side: &str| {
-        let is_there =
-            |name: &str| others.contains(&name) || silent.iter().any(|silent| silent.name == name);
+        let is_silent =
+            |name: &str| silent.iter().any(|silent| without_repeat(silent.name) == name);
+        let is_there = |name: &str| others.contains(&name) || is_silent(name);
         let alone: Vec<&str> = names.iter().filter(|name| !is_there(name)).copied().collect();
         let are = if alone.len() == 1 { "is" } else { "are" };
         (!alone.is_empty()).then(|| format!("{} {are} only in {side}", alone.join(", ")))
@@ -117,30 +113,22 @@ impl Silent<'_> {
     }
 }
 
+/// Each cell by its own name: what a repeat of it recorded says nothing of the one that stood still.
 fn silent<'a>(runs: &[ComparedRun<'a>]) -> Vec<Silent<'a>> {
     let mut found: Vec<Silent<'a>> = Vec::new();
-    for run in runs {
-        let cells: Vec<&CellSummary> = wanted(run).collect();
-        let names: BTreeSet<&str> = cells.iter().map(|cell| without_repeat(&cell.name)).collect();
-        for name in names {
-            let rows = || {
-                let named = cells.iter().filter(|cell| without_repeat(&cell.name) == name);
-                named.map(|cell| &cell.all)
-            };
-            let missed: u64 = rows().map(|row| row.missed).sum();
-            if missed == 0 || rows().any(|row| row.recorded > 0) {
-                continue;
-            }
-            let at = found.iter().position(|known| known.name == name).unwrap_or_else(|| {
-                found.push(Silent { name, runs: 0, missed: 0, waited_ns: 0 });
-                found.len() - 1
-            });
-            let known = &mut found[at];
-            known.runs += 1;
-            known.missed += missed;
-            let longest_ns = rows().filter_map(FigureRow::max_ns).max().unwrap_or(0);
-            known.waited_ns = known.waited_ns.max(longest_ns);
+    for cell in runs.iter().flat_map(wanted) {
+        let row = &cell.all;
+        if row.missed == 0 || row.recorded > 0 {
+            continue;
         }
+        let at = found.iter().position(|known| known.name == cell.name).unwrap_or_else(|| {
+            found.push(Silent { name: &cell.name, runs: 0, missed: 0, waited_ns: 0 });
+            found.len() - 1
+        });
+        let known = &mut found[at];
+        known.runs += 1;
+        known.missed += row.missed;
+        known.waited_ns = known.waited_ns.max(row.max_ns().unwrap_or(0));
     }
     found
 }

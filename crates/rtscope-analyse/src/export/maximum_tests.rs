@@ -153,6 +153,7 @@ fn a_wait_that_nobody_answered_is_marked_as_a_lower_bound() {
     for (format, marks) in [
         ("csv", &[",waited_at_least_ns,frames_sent,", ",9000,36"][..]),
         ("hgrm", &["#[Waited  = at least 36", "#[Max     =        9.000"]),
+        ("osadl", &["# Waited: thread 1 at least 36"]),
         ("cyclictest", &["# Waited: thread 1 at least 36", "# Max Latencies: 00009 00009"]),
         ("cyclictest-json", &["\"waited_at_least\": { \"thread 1\": 36"]),
         ("junit", &["name=\"latency_ns_max_at_least\"", "name=\"missed_at_least\""]),

@@ -5,11 +5,11 @@
 //! ```
 //!
 //! The rows go from 0 to the largest latency that has a bucket of its own. What lies beyond is in no
-//! row: a comment below says how many.
+//! row: a comment below says how many. Another names each thread that waited longer than its largest latency.
 
 use super::{
     Format,
-    cyclictest::{CyclictestUnit, table_row},
+    cyclictest::{CyclictestUnit, table_row, wait_comments, waits},
 };
 use crate::judgement::CellSummary;
 
@@ -54,5 +54,6 @@ fn columns(cell: &CellSummary) -> String {
         let max_us = CyclictestUnit::Us.whole(max_ns);
         text += &format!("# latencies in no row: {beyond}, the largest of {max_us} us\n");
     }
+    text += &wait_comments(&waits(cell), CyclictestUnit::Us);
     text
 }

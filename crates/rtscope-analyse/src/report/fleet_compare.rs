@@ -91,8 +91,8 @@ impl FleetComparison {
 const WITHOUT_REPEATS: &str = "All figures of all places are adjusted together (Holm). But with one run on a side, the intervals don't \
                                include the differences between runs of one place, which are often larger than what changed. \
                                Measure each side three times or more, in turn, and name all folders: A1 A2 A3 -- B1 B2 B3.";
-const WITH_REPEATS: &str = "All figures of all places are adjusted together (Holm): if nothing has changed anywhere, a difference is found \
-                     in at most 5 % of such comparisons.";
+const WITH_REPEATS: &str = "All figures of all places are adjusted together (Holm): if nothing has changed anywhere and runs vary normally, \
+                     a difference is found in at most 5 % of such comparisons.";
 
 /// The places for a terminal.
 #[must_use]

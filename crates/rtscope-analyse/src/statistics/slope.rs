@@ -72,7 +72,7 @@ pub fn of_steps(steps: &[(f64, f64)]) -> Slope {
         steps.iter().fold((0.0, 0.0), |sum, step| (sum.0 + step.0, sum.1 + step.1));
     let value = gained / elapsed;
     let errors: Vec<f64> = steps.iter().map(|(took, added)| added - value * took).collect();
-    let half = long_run(&errors, 1)
+    let half = long_run(&errors, 1, steps.len() + 1)
         .and_then(|variance| match deciding_parts(&errors) < DECIDING_PARTS_MIN {
             true => Err(NoInterval::RareDelays),
             false => Ok(variance),
@@ -95,14 +95,15 @@ pub fn of_points(points: &[(f64, f64)]) -> Slope {
     let value = with / own;
     let errors: Vec<f64> = points.iter().map(|p| p.1 - height - value * (p.0 - at)).collect();
     // The first cosine is nearly a line, and the line was taken away.
-    let half =
-        long_run(&errors, 2).map(|variance| cosines::student(WAVES) * (variance / own).sqrt());
+    let half = long_run(&errors, 2, points.len())
+        .map(|variance| cosines::student(WAVES) * (variance / own).sqrt());
     Slope { value, half }
 }
 
-/// The long-run variance of errors whose mean is 0, from the cosines that begin with `first`.
-fn long_run(errors: &[f64], first: u32) -> Result<f64, NoInterval> {
-    if errors.len() + 1 < ACTIVATIONS_MIN {
+/// The long-run variance of errors whose mean is 0, from the cosines that begin with `first`. They come from so many
+/// activations.
+fn long_run(errors: &[f64], first: u32, activations: usize) -> Result<f64, NoInterval> {
+    if activations < ACTIVATIONS_MIN {
         return Err(NoInterval::Few);
     }
     let n = errors.len() as f64;
@@ -202,7 +203,7 @@ mod tests {
             let points: Vec<(f64, f64)> = (0..n).map(|i| (i as f64, (i % 7) as f64)).collect();
             of_points(&points).half == Err(NoInterval::Few)
         };
-        assert_eq!([few(ACTIVATIONS_MIN - 2), few(ACTIVATIONS_MIN - 1)], [true, false]);
+        assert_eq!([few(ACTIVATIONS_MIN - 1), few(ACTIVATIONS_MIN)], [true, false]);
         let one_spell =
             (0..800).map(|i| 10.0 * random.share() + f64::from(u8::from(i > 400)) * 500.0);
         let one_spell: Vec<f64> = one_spell.collect();

@@ -44,12 +44,16 @@ const COUNTS_MAX: u64 = 16_000_000;
 /// What `-q` prints: the histogram, or the threads' lines where there is none.
 fn text(run: &CyclictestRun) -> String {
     let figures = if run.buckets == 0 { run.lines() } else { run.histogram() };
+    figures + &run.threshold() + &wait_comments(&run.waits, run.unit)
+}
+
+/// A comment for each thread that had waited longer than its maximum.
+pub(in crate::export) fn wait_comments(waits: &[(String, u64)], unit: CyclictestUnit) -> String {
     let wait = |(label, waited_ns): &(String, u64)| {
-        let (waited, unit) = (run.unit.whole(*waited_ns), run.unit.name());
+        let (waited, unit) = (unit.whole(*waited_ns), unit.name());
         format!("# Waited: {label} at least {waited} {unit}, longer than its maximum\n")
     };
-    let waits: String = run.waits.iter().map(wait).collect();
-    figures + &run.threshold() + &waits
+    waits.iter().map(wait).collect()
 }
 
 fn run(record: &Record, cell: &CellSummary) -> CyclictestRun {
@@ -93,7 +97,7 @@ fn run(record: &Record, cell: &CellSummary) -> CyclictestRun {
 }
 
 /// Threads that waited longer than their maximum when the cell ended.
-fn waits(cell: &CellSummary) -> Vec<(String, u64)> {
+pub(in crate::export) fn waits(cell: &CellSummary) -> Vec<(String, u64)> {
     let wait = |row: &FigureRow| Some((row.label.clone(), row.waited_ns()?));
     cell.threads.iter().filter_map(wait).collect()
 }

@@ -18,7 +18,7 @@ use rtscope_model::{
     schedule::{Placement, Policy},
 };
 
-pub(super) use self::cell::{JSON, TEXT};
+pub(super) use self::cell::{JSON, TEXT, wait_comments, waits};
 pub use self::{
     json::{CyclictestOrigin, json},
     running::{LiveRun, SampleOptions, changed_placement, lost_sentence},

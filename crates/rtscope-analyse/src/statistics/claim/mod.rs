@@ -48,9 +48,9 @@ pub const CONFIDENCE: f64 = 1.0 - WRONG;
 /// Shape `a` of the mixture: that of Jeffreys' prior for a rate, which favours no order of magnitude.
 const SHAPE: f64 = 0.5;
 
-/// Rate `b` of the mixture, as a multiple of the claimed time. The bound is narrowest when `b` is about
-/// a third of the time of the decision, and must not depend on the data. Without an event a claim is
-/// backed after 3.69 times the claimed time; this is a third of that.
+/// Rate `b` of the mixture, as a multiple of the claimed time. It must not depend on the data. Without an event, a claim
+/// is backed after 3.69 times the claimed time; this is a third of that. A larger one shortens that time and lengthens
+/// the time after many events.
 const PRIOR_TIMES: f64 = 1.23;
 
 /// Length of a window in which exceedances are one event: longer than most stalls and spells of load, and so
@@ -346,8 +346,8 @@ impl Claim {
         let unclear = match self.events - self.events_surely {
             0 => String::new(),
             _ => format!(
-                ". How many of them come together is not known, because a slice is longer than {window} (see \
-                 --slice): there were {} to {} events",
+                ". How many of them come together is not known, because a slice is longer than {window}: there were \
+                 {} to {} events. Next time, name the claim when you measure (--require), and see --slice",
                 self.events_surely, self.events
             ),
         };
