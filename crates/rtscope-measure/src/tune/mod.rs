@@ -49,7 +49,7 @@ use self::{
 pub use self::{
     error::TuneError,
     journal::{JOURNALS_OF_ROOT, damaged, journal_dir},
-    persist::{PersistError, Persisted, persist, persisted, remove_persisted, with_earlier},
+    persist::{PersistError, Persisted, StartFile, persisted, remove_persisted, with_earlier},
     proposal::{Proposal, ProposedChange, propose},
     restore::{
         Holder, Restored, holders, left_by_root, restore_kept, restore_leftovers, restore_own,

@@ -14,6 +14,7 @@ use std::{
 
 use rtscope_model::text::shell_word;
 use rtscope_sys::{tree::Tree, whole::write_to_disk};
+use serde::Serialize;
 
 use super::service;
 
@@ -131,51 +132,80 @@ fn place(tree: &Tree, name: &str) -> Result<PathBuf, PersistError> {
     tree.place_of_name(name).map_err(failed("find", &tree.path(name)))
 }
 
-/// Makes settings permanent, with those that are already.
-///
-/// # Errors
-///
-/// A root without a way to start something, a program that others may change, a file that was edited, or that can't be
-/// written.
-pub fn persist(
-    root: &Path,
-    program: &Path,
-    version: &str,
-    settings: &BTreeMap<String, String>,
-    force: bool,
-) -> Result<Persisted, PersistError> {
-    let held = super::SETTINGS
-        .iter()
-        .find(|one| one.needs_its_process() && settings.contains_key(one.name));
-    if let Some(held) = held {
-        return Err(PersistError::EndsWithProcess { setting: held.name.to_owned() });
+/// What starts at each boot: a file, and where needed the link that makes it run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StartFile {
+    pub path: PathBuf,
+    pub text: String,
+    /// Where the link is, and what it leads to.
+    pub link: Option<(PathBuf, String)>,
+    #[serde(skip)]
+    mode: u32,
+}
+
+impl StartFile {
+    /// The file that makes settings permanent, with those that are already. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// A root without a way to start something, a program that others may change, or a file that was edited.
+    pub fn new(
+        root: &Path,
+        program: &Path,
+        version: &str,
+        settings: &BTreeMap<String, String>,
+        force: bool,
+    ) -> Result<StartFile, PersistError> {
+        let held = super::SETTINGS
+            .iter()
+            .find(|one| one.needs_its_process() && settings.contains_key(one.name));
+        if let Some(held) = held {
+            return Err(PersistError::EndsWithProcess { setting: held.name.to_owned() });
+        }
+        let found = persisted(root)?;
+        if let Some(found) = found.as_ref().filter(|found| found.edited && !force) {
+            return Err(PersistError::Edited { path: found.files[0].clone() });
+        }
+        let settings = with_earlier(found.map(|found| found.settings), settings);
+        check_program(root, program)?;
+        let way = start_way(root).ok_or_else(|| PersistError::NoStart {
+            root: root.to_owned(),
+            line: words(program, &settings)
+                .into_iter()
+                .map(|word| shell_word(&word))
+                .collect::<Vec<_>>()
+                .join(" "),
+        })?;
+        let (file, text, mode) = match way {
+            StartWay::Systemd => (UNIT, unit(program, version, &settings), 0o644),
+            StartWay::Scripts | StartWay::LinkedScripts => {
+                (SCRIPT, script(program, version, &settings), 0o755)
+            }
+        };
+        let tree = Tree::under(root);
+        let link = match way.link() {
+            Some((link, target)) => Some((place(&tree, link)?, target)),
+            None => None,
+        };
+        let path = place(&tree, file)?;
+        Ok(StartFile { path, text: with_checksum(&text), link, mode })
     }
-    let found = persisted(root)?;
-    if let Some(found) = found.as_ref().filter(|found| found.edited && !force) {
-        return Err(PersistError::Edited { path: found.files[0].clone() });
+
+    /// Makes the settings permanent: writes the file whole or not at all, then the link.
+    ///
+    /// # Errors
+    ///
+    /// The file or the link can't be written.
+    pub fn write(&self) -> Result<(), PersistError> {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        fs::create_dir_all(folder).map_err(failed("make", folder))?;
+        write_to_disk(&self.path, self.text.as_bytes(), Some(self.mode))
+            .map_err(failed("write", &self.path))?;
+        match &self.link {
+            Some((link, target)) => enable(link, target),
+            None => Ok(()),
+        }
     }
-    let all = with_earlier(found.map(|found| found.settings), settings);
-    check_program(root, program)?;
-    let way = start_way(root).ok_or_else(|| PersistError::NoStart {
-        root: root.to_owned(),
-        line: words(program, &all)
-            .into_iter()
-            .map(|word| shell_word(&word))
-            .collect::<Vec<_>>()
-            .join(" "),
-    })?;
-    let (file, text) = match way {
-        StartWay::Systemd => (UNIT, unit(program, version, &all)),
-        StartWay::Scripts | StartWay::LinkedScripts => (SCRIPT, script(program, version, &all)),
-    };
-    let tree = Tree::under(root);
-    let path = place(&tree, file)?;
-    put(&path, &with_checksum(&text), way)?;
-    if let Some((link, target)) = way.link() {
-        enable(&place(&tree, link)?, &target)?;
-    }
-    let found = persisted(root)?;
-    Ok(found.unwrap_or(Persisted { settings: all, edited: false, files: vec![path] }))
 }
 
 /// All that each boot would apply: settings, with those that are permanent already.
@@ -189,7 +219,7 @@ pub fn with_earlier(
     all
 }
 
-/// Removes what [`persist`] wrote. Answers what it was; none when there was nothing.
+/// Removes what [`StartFile::write`] wrote. Answers what it was; none when there was nothing.
 ///
 /// # Errors
 ///
@@ -322,14 +352,6 @@ fn is_whole(text: &str) -> bool {
     with_checksum(&text[..at]) == text
 }
 
-/// Writes a file whole or not at all.
-fn put(path: &Path, text: &str, way: StartWay) -> Result<(), PersistError> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).map_err(failed("make", folder))?;
-    let mode = if way == StartWay::Systemd { 0o644 } else { 0o755 };
-    write_to_disk(path, text.as_bytes(), Some(mode)).map_err(failed("write", path))
-}
-
 /// What `systemctl enable` does, and `update-rc.d`.
 fn enable(link: &Path, target: &str) -> Result<(), PersistError> {
     if fs::read_link(link).is_ok_and(|there| there == Path::new(target)) {
@@ -369,7 +391,9 @@ mod tests {
 
         fn persist(&self, name: &str, value: &str, force: bool) -> Result<Persisted, PersistError> {
             let settings = [(name.to_owned(), value.to_owned())].into();
-            persist(self.0.path(), Path::new("/usr/bin/rtscope"), "1.0", &settings, force)
+            let program = Path::new("/usr/bin/rtscope");
+            StartFile::new(self.0.path(), program, "1.0", &settings, force)?.write()?;
+            Ok(persisted(self.0.path())?.expect("permanent now"))
         }
 
         fn read(&self, path: &str) -> String {
@@ -398,7 +422,14 @@ mod tests {
     fn a_unit_says_who_wrote_it_and_is_taken_back_whole() {
         let image = Image::new(&SYSTEMD);
         let before = image.all();
+        let program = Path::new("/usr/bin/rtscope");
+        let settings = [("throttling".to_owned(), "off".to_owned())].into();
+        let file =
+            StartFile::new(image.0.path(), program, "1.0", &settings, false).expect("a unit");
+        assert_eq!(image.all(), before);
         image.persist("throttling", "off", false).expect("written");
+        assert_eq!(image.read(UNIT), file.text);
+        assert!(file.link.is_some_and(|(link, _)| link.is_symlink()));
         let found = image.persist("thread-priority", "fifo:50@irq/*a b*", false).expect("both");
         assert_eq!(found.settings.len(), 2);
         assert!(!found.edited);

@@ -302,6 +302,11 @@ fn a_card_gets_settings_and_parameters_and_loses_them_again() {
     let line = "tune apply --root card --boot isolcpus=2-3 --boot threadirqs --persist throttling=off thp=never";
     let shown = said(&output(folder.path(), &format!("{line} --dry-run")));
     assert!(shown.contains("-> console=tty1") || shown.contains("->: console=tty1"), "{shown}");
+    assert!(
+        shown.contains("  ExecStart=/usr/bin/rtscope tune apply --keep thp=never throttling=off\n")
+            && shown.contains("Would link card/etc/systemd/system/multi-user.target.wants/"),
+        "{shown}"
+    );
     assert!(!card.join("etc").exists(), "a dry run writes nothing");
     let done = said(&output(folder.path(), line));
     assert!(

@@ -13,7 +13,7 @@ use anyhow::Context;
 use rtscope_lab::install::BootLayout;
 use rtscope_measure::{
     interrupt::{ForwardedSignals, Interrupt},
-    tune::{self, Proposal, ProposedChange},
+    tune::{self, Proposal, ProposedChange, StartFile},
 };
 use rtscope_model::{cpu::CpuSet, event::Event};
 use rtscope_sys::{process, shield, tree::Tree};
@@ -112,12 +112,17 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(held) = held {
         return Err(tune::TuneError::EndsWithProcess { setting: held.name.to_owned() }.into());
     }
+    let start_file = match args.persist {
+        true => Some(start_file(args, &settings, &root)?),
+        false => None,
+    };
     if args.dry_run {
-        return dry_run(args, &settings, &root, layout.map(|layout| (layout, words.as_str())));
+        let boot = layout.map(|layout| (layout, words.as_str()));
+        return dry_run(args, &settings, &root, start_file.as_ref(), boot);
     }
     // What is permanent first: if it is refused, nothing is changed now either.
-    if args.persist {
-        make_permanent(args, &settings, &root)?;
+    if let Some(file) = &start_file {
+        make_permanent(file, &root)?;
     }
     if let Some(layout) = layout {
         print_folded(&boot::set(&root, layout, &words)?)?;
@@ -128,29 +133,30 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     apply(args, &settings)
 }
 
-fn make_permanent(
-    args: &Args,
-    settings: &BTreeMap<String, String>,
-    root: &Path,
-) -> anyhow::Result<()> {
-    if root == Path::new("/") {
-        let earlier = tune::persisted(root)?.map(|found| found.settings);
-        check_each_boot(&Tree::default(), &tune::journal_dir(), earlier, settings)?;
-    }
-    let written = tune::persist(
-        root,
-        &program(args, root)?,
-        env!("CARGO_PKG_VERSION"),
-        settings,
-        args.force,
-    )?;
-    for path in &written.files {
+fn make_permanent(file: &StartFile, root: &Path) -> anyhow::Result<()> {
+    file.write()?;
+    let link = file.link.iter().map(|(link, _)| link);
+    for path in std::iter::once(&file.path).chain(link) {
         print(&format!("{}\n", shown(path)))?;
     }
     reload(root);
     print_folded(
         "Each boot applies them from now on. `rtscope tune restore --persist` removes these files.\n",
     )
+}
+
+/// What would make the settings permanent.
+fn start_file(
+    args: &Args,
+    settings: &BTreeMap<String, String>,
+    root: &Path,
+) -> anyhow::Result<StartFile> {
+    if root == Path::new("/") {
+        let earlier = tune::persisted(root)?.map(|found| found.settings);
+        check_each_boot(&Tree::default(), &tune::journal_dir(), earlier, settings)?;
+    }
+    let program = program(args, root)?;
+    Ok(StartFile::new(root, &program, env!("CARGO_PKG_VERSION"), settings, args.force)?)
 }
 
 /// Refuses settings that would fail at each boot: what this machine doesn't have, or what doesn't go with the settings
@@ -210,6 +216,7 @@ fn dry_run(
     args: &Args,
     settings: &BTreeMap<String, String>,
     root: &Path,
+    start_file: Option<&StartFile>,
     parameters: Option<(BootLayout, &str)>,
 ) -> anyhow::Result<ExitCode> {
     let proposal = match root == Path::new("/") {
@@ -223,15 +230,31 @@ fn dry_run(
     if args.json {
         let mut document = serde_json::to_value(&proposal)?;
         document["boot"] = serde_json::json!(parameters.map(|(_, words)| words));
+        document["start_file"] = serde_json::json!(start_file);
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
-        if args.persist && !settings.is_empty() {
-            print("What each boot would change on this machine as it is now:\n")?;
+        if let Some(file) = start_file {
+            print(&text_of_file(file))?;
+            if root == Path::new("/") {
+                print("What each boot would change on this machine as it is now:\n")?;
+            }
         }
         print_folded(&(text_of(&proposal, true) + &preview))?;
         print_folded("Nothing was changed (--dry-run).\n")?;
     }
     Ok(ExitCode::from(exit::PASS))
+}
+
+/// The file that would be written, with its text indented.
+fn text_of_file(file: &StartFile) -> String {
+    let mut text = format!("Would write {}:\n", shown(&file.path));
+    for line in file.text.lines() {
+        let _ = writeln!(text, "{}", format!("  {line}").trim_end());
+    }
+    if let Some((link, target)) = &file.link {
+        let _ = writeln!(text, "Would link {} to {target}", shown(link));
+    }
+    text
 }
 
 /// The changes by setting. Of a setting with many, the first ones unless all are asked.
