@@ -6,7 +6,11 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{cache::Cache, error::LabError, guest_run::GuestRun};
+use crate::{
+    cache::{Cache, write_file},
+    error::LabError,
+    guest_run::GuestRun,
+};
 
 /// File in the cache.
 const FILE: &str = "costs.json";
@@ -69,13 +73,8 @@ impl Costs {
     /// Keeps them in the cache, in one step.
     pub fn keep(&self, cache: &Cache) -> Result<(), LabError> {
         let path = cache.root().join(FILE);
-        let part = path.with_extension(format!("part{}", std::process::id()));
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        let kept = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
-        kept.map_err(|e| {
-            let _ = fs::remove_file(&part);
-            LabError::file("write", &path)(e)
-        })
+        write_file(&path, text.as_bytes()).map_err(LabError::file("write", &path))
     }
 
     /// How long these runs will take, `jobs` at a time.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    cache::Cache,
+    cache::{Cache, publish},
     debian::Apt,
     error::LabError,
     prebuilt::{self, debian_arch},
@@ -60,7 +60,7 @@ pub fn files(
 
 /// Whether the packages must be fetched first.
 #[must_use]
-pub fn is_fetched(arch: &str, cache: &Cache) -> bool {
+pub fn needs_fetch(arch: &str, cache: &Cache) -> bool {
     let root = debian_arch(arch).map(|debian| cache.root().join("cyclictest").join(debian));
     !root.is_some_and(|root| root.join(PROGRAM).is_file())
 }
@@ -79,21 +79,16 @@ fn fetch(
     };
     let downloads = cache.downloads().join(debian);
     fs::create_dir_all(&downloads).map_err(LabError::file("make", &downloads))?;
-    let part = root.with_extension(format!("part{}", std::process::id()));
-    fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
-    let unpacked = PACKAGES.into_iter().try_for_each(|package| {
-        let file = download(&apt, package, &downloads, report)?;
-        step(report, format!("unpacking {package}"));
-        tool::extract_package(&file, &part, ".")
-    });
-    let kept = unpacked.and_then(|()| {
-        let _ = fs::remove_dir_all(root);
-        fs::rename(&part, root).map_err(LabError::file("rename", &part))
-    });
-    if kept.is_err() {
-        let _ = fs::remove_dir_all(&part);
+    if root.exists() && !root.join(PROGRAM).is_file() {
+        fs::remove_dir_all(root).map_err(LabError::file("remove", root))?;
     }
-    kept
+    publish(root, |part| {
+        PACKAGES.into_iter().try_for_each(|package| {
+            let file = download(&apt, package, &downloads, report)?;
+            step(report, format!("unpacking {package}"));
+            tool::extract_package(&file, part, ".")
+        })
+    })
 }
 
 /// A package of the newest version that can be had: one may be in the lists and yet be gone from the

@@ -72,6 +72,11 @@ impl Apt {
         }
         let sources = dir.join("sources.list");
         let stale = fs::read_to_string(&sources).ok().as_deref() != Some(&lines);
+        let stamp = dir.join("updated");
+        if stale {
+            // If the update fails, the next call asks again.
+            let _ = fs::remove_file(&stamp);
+        }
         fs::write(&sources, &lines).map_err(LabError::file("write", &sources))?;
         let config = dir.join("apt.conf");
         let foreign = architecture.map_or(String::new(), |architecture| {
@@ -85,7 +90,6 @@ impl Apt {
         );
         fs::write(&config, text).map_err(LabError::file("write", &config))?;
         let apt = Apt { config: Some(config), dir };
-        let stamp = apt.dir.join("updated");
         let age = stamp.metadata().and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
         if stale || age.is_none_or(|age| age > LISTS_AGE_MAX) {
             step(report, "fetching lists of packages");

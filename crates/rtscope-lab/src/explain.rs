@@ -14,7 +14,7 @@ use rtscope_model::guest::Timing;
 
 use crate::{
     boot::Ending,
-    cache::Cache,
+    cache::{Cache, write_file},
     digest::key_of,
     emulator_plugin::{self, PluginSource},
     error::LabError,
@@ -151,14 +151,9 @@ pub(crate) fn symbols(
     }
     let text = guest.symbols(emulator, folder, around)?;
     fs::create_dir_all(&room).map_err(LabError::file("make", &room))?;
-    let part = path.with_extension(format!("part{}", std::process::id()));
-    let write = |part: &PathBuf| {
-        let mut packer = GzEncoder::new(File::create(part)?, Compression::default());
-        packer.write_all(text.as_bytes())?;
-        packer.finish()?;
-        fs::rename(part, &path)
-    };
-    write(&part).map_err(LabError::file("write", &path))?;
+    let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+    let packed = packer.write_all(text.as_bytes()).and_then(|()| packer.finish());
+    packed.and_then(|packed| write_file(&path, &packed)).map_err(LabError::file("write", &path))?;
     Ok(text)
 }
 

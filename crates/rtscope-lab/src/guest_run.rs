@@ -20,7 +20,7 @@ use rtscope_model::{
 
 use crate::{
     boot::{self, Boot, CONSOLE, Ending},
-    cache::Cache,
+    cache::{Cache, IMAGES},
     digest::sha256,
     disk,
     error::LabError,
@@ -146,7 +146,7 @@ pub fn pack(
         image::Contents { program: program.to_owned(), plan: plan.to_owned(), config, files };
     let bytes = image::write(&contents).map_err(LabError::file("pack", "the guest's files"))?;
     let hash = sha256(&bytes);
-    let (path, held) = images::store(&cache.root().join("images"), &hash, &bytes)?;
+    let (path, held) = images::store(&cache.root().join(IMAGES), &hash, &bytes)?;
     Ok((path, hash, held))
 }
 
@@ -340,6 +340,9 @@ impl GuestRun {
         let Ok(inputs) = read_inputs(&kept) else { return Ok(None) };
         let touched = recheck::touched(&kept, &inputs)?;
         if touched.is_empty() {
+            // If the copy is interrupted, the guest's folder is known as a part of this record.
+            fs::create_dir_all(folder).map_err(LabError::file("make", folder))?;
+            Inputs { whole: false, ..inputs.clone() }.write(folder)?;
             kept::copy(&kept, folder)?;
             // It may have been asked for by another name then.
             let kernel = self.kernel.reference.to_string();

@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{disk, error::LabError};
+use crate::{cache::write_file, disk, error::LabError};
 
 /// An image that nobody has used for so long goes.
 const UNUSED: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -61,24 +61,23 @@ pub(crate) fn store(
     }
     sweep(folder, UNUSED, BYTES_MAX.saturating_sub(bytes.len() as u64));
     disk::require(folder, (bytes.len() as u64 >> 20) + 1, " with --cache DIR")?;
-    let part = path.with_extension(format!("part{}", std::process::id()));
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &path));
-    written.map_err(|e| {
-        let _ = fs::remove_file(&part);
-        LabError::file("write", &path)(e)
-    })?;
+    write_file(&path, bytes).map_err(LabError::file("write", &path))?;
     let held = ImageInUse::image(&path).unwrap_or_default();
     Ok((path, held))
 }
 
+/// Whether a file has the name of an image.
+pub(crate) fn is_one(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "cpio")
+}
+
 /// Removes images that were not used for a time, and then the longest unused until the others have no more
 /// than so many bytes. Those in use stay.
-fn sweep(folder: &Path, unused: Duration, bytes_max: u64) {
+pub(crate) fn sweep(folder: &Path, unused: Duration, bytes_max: u64) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let image = |entry: fs::DirEntry| {
         let (path, there) = (entry.path(), entry.metadata().ok()?);
-        let is_image = path.extension().is_some_and(|extension| extension == "cpio");
-        is_image.then_some((there.modified().ok()?, there.len(), path))
+        is_one(&path).then_some((there.modified().ok()?, there.len(), path))
     };
     let mut images: Vec<_> = entries.filter_map(image).collect();
     images.sort();

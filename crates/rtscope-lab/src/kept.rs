@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
-    cache::Cache,
+    cache::{Cache, publish},
     error::LabError,
-    inputs::{Inputs, read_file, read_inputs},
+    inputs::{INPUTS, Inputs, read_file, read_inputs},
 };
 
 /// Where the cache keeps the record of inputs.
@@ -28,18 +28,7 @@ pub(crate) fn keep(folder: &Path, known: &Path, say: &dyn Fn(&str)) -> Result<()
         }
         return Ok(());
     }
-    let part = known.with_extension(format!("part{}", std::process::id()));
-    if let Err(e) = copy(folder, &part) {
-        let _ = fs::remove_dir_all(&part);
-        return Err(e);
-    }
-    match fs::rename(&part, known) {
-        // Another process was faster with the same record.
-        Err(_) if known.exists() => {
-            fs::remove_dir_all(&part).map_err(LabError::file("remove", &part))
-        }
-        moved => moved.map_err(LabError::file("rename", &part)),
-    }
+    publish(known, |part| copy(folder, part))
 }
 
 /// What is said of two runs of the same inputs that differ.
@@ -63,9 +52,16 @@ fn differ(new: &Path, of_new: &Inputs, old: &Path, of_old: &Inputs) -> String {
 /// A file can't be read or written, or isn't a regular one: reading a pipe would wait for whoever writes into it.
 pub fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
     fs::create_dir_all(to).map_err(LabError::file("make", to))?;
-    for entry in fs::read_dir(from).map_err(LabError::file("list", from))? {
-        let entry = entry.map_err(LabError::file("list", from))?;
-        let (path, copied) = (entry.path(), to.join(entry.file_name()));
+    let entries = fs::read_dir(from).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut names: Vec<_> = entries
+        .map_err(LabError::file("list", from))?
+        .into_iter()
+        .map(|entry| entry.file_name())
+        .collect();
+    // What says that the record is whole comes last.
+    names.sort_by_key(|name| name == INPUTS);
+    for name in names {
+        let (path, copied) = (from.join(&name), to.join(&name));
         if path.is_dir() {
             copy(&path, &copied)?;
         } else if let Some(bytes) = read_file(&path)? {
@@ -80,7 +76,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::inputs::{INPUTS, write};
+    use crate::inputs::write;
 
     #[test]
     fn a_kept_record_is_an_equal_one() {

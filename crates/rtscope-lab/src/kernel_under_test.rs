@@ -170,7 +170,7 @@ pub struct ExpectedKernel {
     /// Whether it is one of Debian's.
     pub is_prebuilt: bool,
     /// Whether it must be fetched.
-    pub is_fetched: bool,
+    pub needs_fetch: bool,
 }
 
 impl ExpectedKernel {
@@ -180,7 +180,7 @@ impl ExpectedKernel {
     ///
     /// There is no such kernel, or its file is none or damaged.
     pub fn look_up(asked: &KernelRef, cache: &Cache) -> Result<ExpectedKernel, LabError> {
-        let (arch, is_prebuilt, is_fetched) = match asked.source() {
+        let (arch, is_prebuilt, needs_fetch) = match asked.source() {
             KernelSource::Package(file) => (prebuilt::arch_of_file(file)?.to_owned(), false, false),
             KernelSource::File(path) => {
                 let image = fs::read(path).map_err(LabError::file("read", path))?;
@@ -191,7 +191,7 @@ impl ExpectedKernel {
                 None => (kept(name, cache)?.manifest.arch, false, false),
             },
         };
-        Ok(ExpectedKernel { label: asked.label().to_owned(), arch, is_prebuilt, is_fetched })
+        Ok(ExpectedKernel { label: asked.label().to_owned(), arch, is_prebuilt, needs_fetch })
     }
 }
 

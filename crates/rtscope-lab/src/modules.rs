@@ -15,7 +15,7 @@ use std::{
 use flate2::read::GzDecoder;
 
 use crate::{
-    cache::Cache,
+    cache::{Cache, publish},
     digest::{key_of, sha256_of_file},
     error::LabError,
     links,
@@ -66,15 +66,7 @@ impl Modules {
             cache.root().join("modules").join(key_of(&[("modules, no links", sha256.as_bytes())]));
         if !root.is_dir() {
             step(report, format!("unpacking modules of {}", source.display()));
-            let part = root.with_extension(format!("part{}", std::process::id()));
-            fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
-            let unpacked = unpack(source, &part)
-                .and_then(|()| links::remove(&part))
-                .and_then(|()| fs::rename(&part, &root).map_err(LabError::file("rename", &part)));
-            if let Err(e) = unpacked {
-                let _ = fs::remove_dir_all(&part);
-                return Err(e);
-            }
+            publish(&root, |part| unpack(source, part).and_then(|()| links::remove(part)))?;
         }
         Modules::of_kernel(&root, release)
     }
@@ -143,8 +135,7 @@ impl Modules {
             ))
         })?;
         let release = self.dir.file_name().unwrap_or_default();
-        let depmod = tool::find("depmod").unwrap_or_else(|| "depmod".into());
-        tool::output(Command::new(depmod).arg("-b").arg(root).arg(release)).map(drop)
+        tool::output(Command::new("depmod").arg("-b").arg(root).arg(release)).map(drop)
     }
 
     /// The modules of these names and all that they need, in the order in which they must be loaded.

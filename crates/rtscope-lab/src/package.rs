@@ -186,7 +186,6 @@ pub fn debian(
             last.remove(0);
         }
         last.push(line.to_owned());
-        Ok(())
     })?;
     if !status.success() {
         let (program, status) = ("make bindeb-pkg".to_owned(), status.to_string());

@@ -193,7 +193,6 @@ fn rehearse(
     let status = tool::each_line(&mut patch, |line| {
         said += line;
         said.push('\n');
-        Ok(())
     });
     let _ = fs::remove_file(&input);
     let status = status?;

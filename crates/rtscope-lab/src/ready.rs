@@ -36,7 +36,8 @@ pub fn check(
     let emulators = machines.iter().map(|machine| Need::of(&machine.program, &machine.package));
     let mut needs: Vec<Need> = options.tools.iter().cloned().chain(emulators).collect();
     let fetches = |kernel: &ExpectedKernel| {
-        kernel.is_fetched || options.with_cyclictest && cyclictest::is_fetched(&kernel.arch, cache)
+        kernel.needs_fetch
+            || options.with_cyclictest && cyclictest::needs_fetch(&kernel.arch, cache)
     };
     if kernels.iter().any(fetches) {
         needs.extend(prebuilt::fetching());
@@ -94,7 +95,7 @@ mod tests {
         let program = GuestProgram::read(&path, true).expect("a program for arm64");
         let options = GuestOptions::default();
         let (label, arch) = ("mine".to_owned(), "arm64".to_owned());
-        let kernel = ExpectedKernel { label, arch, is_prebuilt: false, is_fetched: false };
+        let kernel = ExpectedKernel { label, arch, is_prebuilt: false, needs_fetch: false };
         let said = |options: GuestOptions| {
             let kernels = std::slice::from_ref(&kernel);
             check(&options, &program, kernels, &cache).expect_err("refused").to_string()

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     boot::{CONSOLE, Ending},
-    cache::Cache,
+    cache::{Cache, IMAGES},
     digest,
     error::LabError,
     guest_run::{self, GuestOutcome, GuestRun, Surroundings},
@@ -341,7 +341,7 @@ fn run_of(inputs: &Inputs, cache: &Cache) -> Result<GuestRun, LabError> {
     }
     Machine::check_noted(&inputs.machine, cache)?;
     let machine: Machine = kernel.machine(Some(&inputs.machine))?;
-    let image = cache.root().join("images").join(format!("{}.cpio", inputs.image_sha256));
+    let image = cache.root().join(IMAGES).join(format!("{}.cpio", inputs.image_sha256));
     let held = ImageInUse::image(&image).ok_or_else(|| {
         let text = "the image of the record is no longer in the cache: the run can't be repeated";
         LabError::Refused(text.to_owned())

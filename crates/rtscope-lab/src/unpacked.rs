@@ -15,7 +15,7 @@ use std::{
 use flate2::read::GzDecoder;
 
 use crate::{
-    cache::Cache,
+    cache::{Cache, write_file},
     digest::{crc32, crc32_of_file},
     error::LabError,
     kernel_image::{GZIP, payload},
@@ -48,8 +48,8 @@ pub(crate) fn unpack(image: &[u8], hash: &str, cache: &Cache) -> Option<PathBuf>
         // An empty file says that there is no such entry.
         let kernel = unpacked(packed, &folder).ok().flatten()?;
         let kernel = if has_entry(&kernel) { kernel } else { Vec::new() };
-        put(&checksum_file(&path), crc32(&kernel).as_bytes())?;
-        put(&path, &kernel)?;
+        write_file(&checksum_file(&path), crc32(&kernel).as_bytes()).ok()?;
+        write_file(&path, &kernel).ok()?;
     }
     fs::metadata(&path).is_ok_and(|there| there.len() > 0).then_some(path)
 }
@@ -63,16 +63,6 @@ fn checksum_file(kernel: &Path) -> PathBuf {
 fn is_intact(kernel: &Path) -> bool {
     let noted = fs::read_to_string(checksum_file(kernel)).unwrap_or_default();
     crc32_of_file(kernel).is_ok_and(|checksum| checksum == noted)
-}
-
-/// Writes a file of the cache in one step.
-fn put(path: &Path, bytes: &[u8]) -> Option<()> {
-    let part = path.with_extension(format!("part{}", std::process::id()));
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.ok()
 }
 
 /// The bytes that a payload unpacks to, if they are as many as it says; none where nothing here unpacks it.
@@ -92,7 +82,7 @@ fn unpacked(packed: &[u8], folder: &Path) -> Result<Option<Vec<u8>>, LabError> {
     let Some((_, program)) = found.filter(|(_, program)| tool::find(program).is_some()) else {
         return Ok(None);
     };
-    let part = folder.join(format!("payload{}", std::process::id()));
+    let part = folder.join(format!("payload.part{}", std::process::id()));
     fs::write(&part, packed).map_err(LabError::file("write", &part))?;
     let bytes = tool::bytes_of_at_most(Command::new(program).arg("-dc").arg(&part), size);
     let _ = fs::remove_file(&part);

@@ -34,6 +34,21 @@ pub fn bind_to_us(command: &mut std::process::Command, in_own_group: bool) {
     unsafe { command.pre_exec(bind) };
 }
 
+/// Puts a command's process at the head of a session and a process group of its own. It has no terminal then: what would
+/// ask there for a password fails.
+pub fn in_own_session(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let begin = || {
+        // SAFETY: a call without arguments.
+        match unsafe { libc::setsid() } {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes a system call only: it doesn't allocate or lock.
+    unsafe { command.pre_exec(begin) };
+}
+
 /// Ends the process by SIGALRM after a time of wall clock: the timer is the kernel's, so that not even a FIFO thread that
 /// never yields can prevent it, except on PREEMPT_RT (see [`limit_real_time`]). 0 takes the timer back. Not inherited by a
 /// child.

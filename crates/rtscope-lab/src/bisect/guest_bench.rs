@@ -66,7 +66,12 @@ impl<'a, E: From<LabError>> GuestBench<'a, E> {
     fn built(&self, spec: &Spec) -> Result<Result<String, String>, E> {
         let cache = self.lab.cache().clone();
         let (label, arch) = (spec.name.clone(), spec.arch.clone());
-        self.lab.check(&[ExpectedKernel { label, arch, is_prebuilt: false, is_fetched: false }])?;
+        self.lab.check(&[ExpectedKernel {
+            label,
+            arch,
+            is_prebuilt: false,
+            needs_fetch: false,
+        }])?;
         let mut report = self.host.report();
         let fetched = source::fetch(spec, &cache, None, &mut report)?;
         let jobs = thread::available_parallelism().map_or(1, |n| n.get() as u32);

@@ -339,7 +339,6 @@ fn compile(
                 at: reader.at.clone(),
             });
         }
-        Ok(())
     })?;
     let _ = log.flush();
     let all = earlier.and(reader.objects, began);

@@ -27,10 +27,7 @@ impl Cache {
     ///
     /// The lock's file can't be made. Where a file system has no locks, nothing is locked.
     pub fn lock(&self, part: &str, report: &mut Report<'_>) -> Result<Lock, LabError> {
-        let folder = self.root().join("locks");
-        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
-        let path = folder.join(part);
-        let file = File::create(&path).map_err(LabError::file("write", &path))?;
+        let file = self.lock_file(part)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             step(report, "waiting for another rtscope that works on the same source or kernel");
             while flock(&file, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
@@ -38,6 +35,25 @@ impl Cache {
         // The programs that we start inherit it.
         let _ = fcntl_setfd(&file, FdFlags::empty());
         Ok(Lock { _file: file })
+    }
+
+    /// Locks a part of the cache; none if another rtscope works there.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Cache::lock).
+    pub(super) fn try_lock(&self, part: &str) -> Result<Option<Lock>, LabError> {
+        let file = self.lock_file(part)?;
+        let is_taken =
+            flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+        Ok((!is_taken).then_some(Lock { _file: file }))
+    }
+
+    fn lock_file(&self, part: &str) -> Result<File, LabError> {
+        let folder = self.root().join("locks");
+        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+        let path = folder.join(part);
+        File::create(&path).map_err(LabError::file("write", &path))
     }
 }
 

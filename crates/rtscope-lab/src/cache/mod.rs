@@ -24,7 +24,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use self::lock::Lock;
-use crate::config::merge;
+use crate::{config::merge, error::LabError, images};
 
 /// Name of the file that makes a folder a kernel.
 pub const MANIFEST: &str = "manifest.json";
@@ -174,6 +174,58 @@ impl Default for Cache {
     }
 }
 
+/// Folder of the guests' file systems.
+pub(crate) const IMAGES: &str = "images";
+
+/// Folders in which somebody may hold a lock on what they contain.
+const LOCKED: [&str; 3] = ["downloads", "trees", "build"];
+
+fn is_alive(process: u32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
+}
+
+/// Makes a folder of the cache in one step, with what `fill` puts into it. Of two processes that make the same one, the
+/// faster one's stays.
+///
+/// # Errors
+///
+/// `fill` fails, or the folder can't be made; nothing is left of it then.
+pub(crate) fn publish(
+    folder: &Path,
+    fill: impl FnOnce(&Path) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let part = folder.with_extension(format!("part{}", std::process::id()));
+    let made = fs::create_dir_all(&part)
+        .map_err(LabError::file("make", &part))
+        .and_then(|()| fill(&part))
+        .and_then(|()| match fs::rename(&part, folder) {
+            Err(_) if folder.is_dir() => Ok(()),
+            renamed => renamed.map_err(LabError::file("rename", &part)),
+        });
+    let _ = fs::remove_dir_all(&part);
+    made
+}
+
+/// The process that is making, or was making, what has this name; none for what is finished.
+fn maker(name: &str) -> Option<u32> {
+    let begun = ["part-", "unpacking-", "probe-", "replay-", "explain-"];
+    let id = match begun.iter().any(|word| name.starts_with(word)) {
+        true => name.rsplit('-').next(),
+        false => name.rsplit_once(".part").map(|(_, id)| id),
+    };
+    id?.parse().ok()
+}
+
+/// Writes a file of the cache in one step. Two processes may make the same one, so each has a second name of its own.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = path.with_extension(format!("part{}", std::process::id()));
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
 /// A folder for a user without a home, as a service has none. The emulator's plugin is in the cache and runs as this user,
 /// so what somebody else may have put there isn't taken.
 fn own_temporary() -> PathBuf {
@@ -229,21 +281,49 @@ impl Cache {
     /// Removes what killed ones of us left half-done: named by a process that is gone, and a day old, for
     /// that process may be in another container.
     pub fn sweep(&self) {
-        let rooms = [self.root.clone(), self.downloads(), self.root.join("kernels")];
-        let entries = rooms.iter().filter_map(|room| fs::read_dir(room).ok()).flatten().flatten();
-        for entry in entries {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let begun = ["part-", "unpacking-", "probe-", "replay-"]
-                .iter()
-                .any(|word| name.starts_with(word));
-            let process = name.rsplit('-').next().and_then(|id| id.parse::<u32>().ok());
-            let gone = process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists());
-            let modified = entry.metadata().and_then(|there| there.modified()).ok();
-            let old = modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER);
-            if begun && gone && old {
-                let _ = fs::remove_dir_all(entry.path());
+        let of = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+        for room in of(&self.root) {
+            for entry in of(&room.path()).chain([room]) {
+                let gone =
+                    maker(&entry.file_name().to_string_lossy()).is_some_and(|id| !is_alive(id));
+                let modified = entry.metadata().and_then(|there| there.modified()).ok();
+                let age = modified.and_then(|at| at.elapsed().ok());
+                if gone && age.is_some_and(|age| age > LEFT_AFTER) {
+                    let path = entry.path();
+                    let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+                }
             }
         }
+    }
+
+    /// Deletes what is in a folder of the cache, but what another rtscope uses or is making: how many of these there are.
+    ///
+    /// # Errors
+    ///
+    /// Something can't be removed.
+    pub fn prune(&self, room: &str) -> Result<usize, LabError> {
+        let folder = self.root.join(room);
+        if room == IMAGES {
+            images::sweep(&folder, Duration::ZERO, 0);
+        }
+        let mut left = 0;
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            // The locks of these have the names of what they lock.
+            let lock = match LOCKED.contains(&room) {
+                true => Some(self.try_lock(name.strip_suffix(".part").unwrap_or(&name))?),
+                false => None,
+            };
+            let is_taken = matches!(lock, Some(None));
+            if is_taken || maker(&name).is_some_and(is_alive) || images::is_one(&path) {
+                left += 1;
+            } else if path.is_dir() && !path.is_symlink() {
+                fs::remove_dir_all(&path).map_err(LabError::file("remove", &path))?;
+            } else {
+                fs::remove_file(&path).map_err(LabError::file("remove", &path))?;
+            }
+        }
+        Ok(left)
     }
 
     /// Every finished kernel, by name; those of one name by age, the newest first.
@@ -332,6 +412,58 @@ mod tests {
     }
 
     #[test]
+    fn what_another_one_uses_is_not_pruned() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path());
+        let make = |path: PathBuf| {
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(&path, "x").expect("written");
+            path
+        };
+        let image = |name: &str| make(cache.root().join(IMAGES).join(name));
+        let (held, free) = (image("held.cpio"), image("free.cpio"));
+        let (at_work, left) =
+            (image(&format!("a.part{}", std::process::id())), image("a.part4194305"));
+        let in_use = images::ImageInUse::image(&held);
+        let (build, unpacked) =
+            (make(cache.build_dir("aa").join("o")), make(cache.tree("bb").join("c")));
+        let lock = cache.lock("aa", &mut |_| {}).expect("locked");
+        assert_eq!(cache.prune(IMAGES).expect("pruned"), 2);
+        assert_eq!(
+            [held, free, at_work, left].map(|path| path.exists()),
+            [true, false, true, false]
+        );
+        assert_eq!(["build", "trees"].map(|room| cache.prune(room).expect("pruned")), [1, 0]);
+        assert_eq!([build, unpacked].map(|path| path.exists()), [true, false]);
+        drop((in_use, lock));
+        assert_eq!(["build", "records"].map(|room| cache.prune(room).expect("pruned")), [0, 0]);
+    }
+
+    #[test]
+    fn of_two_that_make_one_folder_the_first_one_s_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = folder.path().join("modules/key");
+        let file = |part: &Path, text: &str| {
+            fs::write(part.join("file"), text).map_err(LabError::file("write", part))
+        };
+        publish(&made, |part| {
+            // The other process is done meanwhile.
+            fs::create_dir_all(&made).expect("made");
+            file(&made, "first")?;
+            file(part, "second")
+        })
+        .expect("there");
+        assert_eq!(fs::read_to_string(made.join("file")).expect("a file"), "first");
+        let refused = publish(&folder.path().join("modules/other"), |part| {
+            file(part, "half")?;
+            Err(LabError::Interrupted)
+        });
+        assert!(refused.is_err());
+        let left = fs::read_dir(folder.path().join("modules")).expect("a folder").count();
+        assert_eq!(left, 1, "only what is whole");
+    }
+
+    #[test]
     fn what_killed_ones_left_goes_and_what_is_at_work_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
@@ -354,5 +486,10 @@ mod tests {
         fs::File::open(&replay).and_then(|it| it.set_modified(old)).expect("set");
         cache.sweep();
         assert!(!replay.exists());
+        let image = cache.root().join("images").join("7a.part4194305");
+        fs::create_dir(cache.root().join("images")).expect("made");
+        fs::File::create(&image).and_then(|it| it.set_modified(old)).expect("set");
+        cache.sweep();
+        assert!(!image.exists());
     }
 }

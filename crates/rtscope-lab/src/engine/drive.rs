@@ -137,7 +137,7 @@ impl OrderDrive<'_> {
                         teller.last(&self.progress(&survey, &[]), self.host);
                         return Ok(DriveEnd::Done);
                     }
-                    self.submit(due, live.is_empty())?;
+                    self.submit(due, live.is_empty(), &mut tried)?;
                 }
                 Err(e) if answered.elapsed() > PATIENCE => return Err(e),
                 Err(e) => teller.no_answer(&e, self.host),
@@ -189,14 +189,11 @@ impl OrderDrive<'_> {
             }
             let known = tried.entry(task).or_default();
             // One that gets further is no failure, however often a time limit ends it.
-            *known = if missing < known.missing { Tried::default() } else { *known };
-            if known.times < TRIES {
-                *known = Tried { times: known.times + 1, missing };
+            let times = if missing < known.missing { 0 } else { known.times };
+            *known = Tried { times, missing };
+            if times < TRIES {
                 lists.entry(first).or_default().push(task);
             }
-        }
-        for first in lists.keys().flatten() {
-            tried.entry(*first).or_default().times += 1;
         }
         lists.into_iter().collect()
     }
@@ -209,15 +206,16 @@ impl OrderDrive<'_> {
     }
 
     /// Submits lists of tasks in pieces that the engine takes. What it refuses comes again later, while others are at
-    /// work.
+    /// work: a task that the engine refuses was not tried.
     fn submit(
         &mut self,
         lists: Vec<(Option<EngineTask>, Vec<EngineTask>)>,
         is_idle: bool,
+        tried: &mut BTreeMap<EngineTask, Tried>,
     ) -> Result<(), LabError> {
         let mut is_first = is_idle;
         for (before, tasks) in lists {
-            let refused = self.submit_list(before, &tasks, &mut is_first);
+            let refused = self.submit_list(before, &tasks, &mut is_first, tried);
             match refused {
                 Err(e) if is_first => return Err(e),
                 Err(e) => (self.host.note)(&format!("{e}; rtscope tries again later")),
@@ -232,23 +230,21 @@ impl OrderDrive<'_> {
         before: Option<EngineTask>,
         tasks: &[EngineTask],
         is_first: &mut bool,
+        tried: &mut BTreeMap<EngineTask, Tried>,
     ) -> Result<(), LabError> {
+        let mut submit = |engine: &mut dyn Engine, tasks: &[EngineTask], after| {
+            let submission = SubmittedBatches::write(self.out, tasks.to_vec())?;
+            engine.submit(&submission, after)?;
+            *is_first = false;
+            tasks.iter().for_each(|task| tried.entry(*task).or_default().times += 1);
+            Ok(submission.number)
+        };
         let after = match before {
             None => None,
-            Some(task) => {
-                let kernel = SubmittedBatches::write(self.out, vec![task])?;
-                self.engine.submit(&kernel, None)?;
-                *is_first = false;
-                Some(kernel.number)
-            }
+            Some(task) => Some(submit(self.engine, &[task], None)?),
         };
         let max = self.engine.tasks_max()?.max(1);
-        for piece in tasks.chunks(max) {
-            let submission = SubmittedBatches::write(self.out, piece.to_vec())?;
-            self.engine.submit(&submission, after)?;
-            *is_first = false;
-        }
-        Ok(())
+        tasks.chunks(max).try_for_each(|piece| submit(self.engine, piece, after).map(drop))
     }
 }
 
@@ -346,6 +342,8 @@ mod tests {
         began: usize,
         made: RefCell<BTreeMap<String, u32>>,
         max: usize,
+        /// How many submissions it refuses while a task runs, as Slurm does above a limit of jobs.
+        refuses: u32,
     }
 
     impl Paper<'_> {
@@ -382,12 +380,24 @@ mod tests {
             after: Option<usize>,
         ) -> Result<(), LabError> {
             assert!(tasks.tasks.len() <= self.max, "more than it takes");
+            if self.refuses > 0 && !self.waiting.is_empty() {
+                self.refuses -= 1;
+                return Err(LabError::Refused("QOSMaxSubmitJobPerUserLimit".to_owned()));
+            }
             self.waiting.extend(&tasks.tasks);
             self.got.push((after, tasks.clone()));
             Ok(())
         }
 
         fn live(&mut self) -> Result<Vec<LiveTask>, LabError> {
+            if self.refuses > 0 {
+                let live = |task: &EngineTask| LiveTask {
+                    task: *task,
+                    is_running: true,
+                    reason: String::new(),
+                };
+                return Ok(self.waiting.iter().map(live).collect());
+            }
             let tasks = std::mem::take(&mut self.waiting);
             tasks.into_iter().for_each(|task| self.perform(task));
             Ok(Vec::new())
@@ -434,6 +444,7 @@ mod tests {
             began: 0,
             made: RefCell::default(),
             max: 64,
+            refuses: 0,
         }
     }
 
@@ -487,6 +498,18 @@ mod tests {
         drive(&mut never, vec![None; 3]);
         assert!(order.survey(folder.path()).count(CellState::Missing) > 0);
         assert_eq!(never.got.len(), 1 + TRIES as usize);
+    }
+
+    #[test]
+    fn what_an_engine_refuses_was_not_tried() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let order = order(&["one", "two", "three"], 1).keep(folder.path()).expect("kept");
+        let none = |_: usize| false;
+        let mut full = paper(&order, folder.path(), &none);
+        (full.max, full.refuses) = (1, TRIES);
+        drive(&mut full, vec![None; 3]);
+        assert_eq!(full.refuses, 0);
+        assert_eq!(order.survey(folder.path()).count(CellState::Whole), 15);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    cache::Cache,
     digest::sha256_of_file,
     error::LabError,
     progress::{Report, step},
@@ -14,7 +15,10 @@ use crate::{
     tool::{self, Need},
 };
 
-/// Brings a file or a URL into a folder, under its own name. What is there with the right checksum is
+/// Seconds without a byte after which a server is given up.
+pub(super) const STALLED_AFTER_S: &str = "60";
+
+/// Brings a file or a URL into the cache, under its own name. What is there with the right checksum is
 /// not fetched again; a part of it is completed.
 ///
 /// # Errors
@@ -23,7 +27,7 @@ use crate::{
 pub(super) fn bring(
     from: &str,
     sha256: Option<&str>,
-    folder: &Path,
+    cache: &Cache,
     report: &mut Report<'_>,
 ) -> Result<PathBuf, LabError> {
     if !from.contains("://") {
@@ -37,7 +41,10 @@ pub(super) fn bring(
     let name = from.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("download");
     // Files of two servers may have one name; their checksums differ.
     let prefix = sha256.map_or(String::new(), |sum| format!("{}-", &sum[..8]));
+    let folder = &cache.downloads();
     let path = folder.join(format!("{prefix}{name}"));
+    // Two that completed one part would spoil it.
+    let _lock = cache.lock(&format!("{prefix}{name}"), report)?;
     if path.is_file() && check(&path, sha256).is_ok() {
         return Ok(path);
     }
@@ -65,11 +72,20 @@ fn complete(from: &str, part: &Path, report: &mut Report<'_>) -> Result<(), LabE
     let mut command = if tool::find("curl").is_some() {
         let mut curl = Command::new("curl");
         curl.args(["--fail", "--location", "--silent", "--show-error", "--retry", "3"]);
+        curl.args(["--connect-timeout", STALLED_AFTER_S, "--speed-limit", "1"]);
+        curl.args(["--speed-time", STALLED_AFTER_S]);
         curl.args(["--continue-at", "-", "--output"]).arg(part).arg(from);
         curl
     } else if tool::find("wget").is_some() {
         let mut wget = Command::new("wget");
-        wget.args(["--no-verbose", "--tries=3", "--continue", "--output-document"]);
+        wget.args([
+            "--no-verbose",
+            "--tries=3",
+            "--timeout",
+            STALLED_AFTER_S,
+            "--continue",
+            "--output-document",
+        ]);
         wget.arg(part).arg(from);
         wget
     } else {
@@ -232,9 +248,10 @@ mod tests {
             ),
         ]);
         let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path());
         let said = |name: &str| {
             let from = format!("{url}/{name}");
-            bring(&from, None, folder.path(), &mut |_| {}).expect_err("404").to_string()
+            bring(&from, None, &cache, &mut |_| {}).expect_err("404").to_string()
         };
         let moved = said("patch-5.4.70-rt40.patch.gz");
         assert!(
@@ -262,27 +279,29 @@ mod tests {
         let sum = crate::digest::sha256(&body);
         let (url, asked) = serve(body.clone());
         let folder = tempfile::tempdir().expect("a folder");
-        let part = folder.path().join(format!("{}-linux-9.tar.part", &sum[..8]));
+        let cache = Cache::at(folder.path());
+        fs::create_dir_all(cache.downloads()).expect("made");
+        let part = cache.downloads().join(format!("{}-linux-9.tar.part", &sum[..8]));
         fs::write(&part, &body[..150_000]).expect("a part");
-        let path = bring(&url, Some(&sum), folder.path(), &mut |_| {}).expect("fetched");
+        let path = bring(&url, Some(&sum), &cache, &mut |_| {}).expect("fetched");
         assert_eq!(fs::read(&path).expect("a file"), body);
         assert_eq!(*asked.lock().expect("unpoisoned"), ["150000-"], "only the rest was asked for");
-        bring(&url, Some(&sum), folder.path(), &mut |_| {}).expect("there");
+        bring(&url, Some(&sum), &cache, &mut |_| {}).expect("there");
         assert_eq!(asked.lock().expect("unpoisoned").len(), 1, "not fetched twice");
 
         fs::remove_file(&path).expect("removed");
         fs::write(&part, vec![7; 1000]).expect("a wrong part");
-        let path = bring(&url, Some(&sum), folder.path(), &mut |_| {}).expect("fetched again");
+        let path = bring(&url, Some(&sum), &cache, &mut |_| {}).expect("fetched again");
         assert_eq!(fs::read(&path).expect("a file"), body);
 
         let wrong = "0".repeat(64);
-        let said = bring(&url, Some(&wrong), folder.path(), &mut |_| {}).expect_err("refused");
+        let said = bring(&url, Some(&wrong), &cache, &mut |_| {}).expect_err("refused");
         assert!(
             said.to_string().contains(&format!("has the SHA-256 {sum}, not {wrong}")),
             "{said}"
         );
         assert!(
-            !folder.path().join("00000000-linux-9.tar").exists(),
+            !cache.downloads().join("00000000-linux-9.tar").exists(),
             "what is wrong doesn't count"
         );
     }

@@ -149,7 +149,7 @@ fn fetch_source(
         }
         (SpecSource::Archive { from, sha256 }, other) => {
             let from = other.unwrap_or(from);
-            let path = download::bring(from, Some(sha256), &cache.downloads(), report)?;
+            let path = download::bring(from, Some(sha256), cache, report)?;
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let number = Version::find(name.split_once('-').map_or(&name, |(_, rest)| rest));
             Ok(done(format!("sha256 {sha256}"), number, SourceLocation::Archive(path)))
@@ -285,10 +285,15 @@ fn git(
         return Ok((own, commit.unwrap_or_default().to_owned()));
     }
     let name = format!("git-{}", key_of(&[("from", from.as_bytes())]));
-    let repository = cache.downloads().join(name);
+    let repository = cache.downloads().join(&name);
     let git = |words: &[&str]| {
-        tool::output(Command::new("git").arg("--git-dir").arg(&repository).args(words))
+        let mut git = Command::new("git");
+        git.env("GIT_HTTP_LOW_SPEED_LIMIT", "1")
+            .env("GIT_HTTP_LOW_SPEED_TIME", download::STALLED_AFTER_S);
+        tool::output(git.arg("--git-dir").arg(&repository).args(words))
     };
+    // FETCH_HEAD is what was fetched last, by whomever.
+    let _lock = cache.lock(&name, report)?;
     if !repository.join("HEAD").is_file() {
         git(&["init", "--quiet", "--bare"])?;
     }
@@ -362,7 +367,7 @@ fn fetch_patch(
             )))
         }
         Patch::File { from, sha256, made_for } => {
-            let path = download::bring(from, sha256.as_deref(), &cache.downloads(), report)?;
+            let path = download::bring(from, sha256.as_deref(), cache, report)?;
             let name = from.rsplit('/').next().unwrap_or(from).to_owned();
             let made_for = Version::find(made_for.as_deref().unwrap_or(&name));
             Ok(vec![patch_file(name, path, made_for)?])

@@ -3,15 +3,15 @@
 
 use std::{
     io::{self, PipeWriter},
-    os::unix::process::CommandExt,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use rtscope_sys::process::in_own_session;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::find;
+use super::{find, search_path};
 
 /// A watcher in the group reads from a pipe that only rtscope holds open. At its end the group is asked
 /// to end, as half-written objects are removed then, and killed when it doesn't. The program takes the
@@ -73,6 +73,7 @@ impl Group {
         let (reader, alive) = io::pipe()?;
         let mut shell = Command::new("sh");
         shell.args(["-c", WATCHED, "rtscope"]).arg(program).args(command.get_args());
+        shell.env("PATH", search_path());
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => shell.env(name, value),
@@ -82,7 +83,9 @@ impl Group {
         if let Some(folder) = command.get_current_dir() {
             shell.current_dir(folder);
         }
-        shell.env("LC_ALL", "C").stdin(reader).stdout(out).stderr(err).process_group(0);
+        shell.env("LC_ALL", "C").stdin(reader).stdout(out).stderr(err);
+        // Without a terminal, a program that would ask for a password fails. In the background of ours it would stop.
+        in_own_session(&mut shell);
         let mut running = running();
         if running.ending {
             return Err(io::ErrorKind::Interrupted.into());
@@ -96,15 +99,6 @@ impl Group {
     /// The program's outcome, when it has ended.
     pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
-    }
-
-    /// Asks the group to end, and waits for the program's end for a while.
-    pub(super) fn end(&mut self) {
-        let _ = kill_process_group(self.leader, Signal::TERM);
-        let until = Instant::now() + ENDS_IN;
-        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(LOOK);
-        }
     }
 
     pub(super) fn wait(mut self) -> io::Result<ExitStatus> {

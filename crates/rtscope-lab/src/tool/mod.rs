@@ -3,8 +3,10 @@
 mod group;
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::{BufRead, BufReader, Read, Seek, SeekFrom},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     time::Duration,
@@ -46,13 +48,16 @@ impl Need {
 
 #[must_use]
 pub fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Programs of the system's owner are not in everybody's path.
-    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(more)
+    std::env::split_paths(&search_path())
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
+}
+
+/// Where programs are looked for. Those of the system's owner are not in everybody's path.
+fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
 }
 
 /// Checks that everything needed is there.
@@ -100,6 +105,27 @@ pub fn output(command: &mut Command) -> Result<String, LabError> {
 /// As [`output`], for what is no text.
 pub fn bytes_of(command: &mut Command) -> Result<Vec<u8>, LabError> {
     bytes_of_at_most(command, u64::MAX)
+}
+
+/// As [`output`], for a program whose standard error is ours.
+///
+/// # Errors
+///
+/// As [`output`].
+pub fn output_aloud(command: &mut Command) -> Result<String, LabError> {
+    let program = PathBuf::from(command.get_program());
+    let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
+    let (mut reader, writer) = std::io::pipe().map_err(failed)?;
+    let err = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
+    let group = Group::start(command, writer.into(), err.into()).map_err(failed)?;
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).map_err(failed)?;
+    let status = group.wait().map_err(failed)?;
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    let (program, status) = (shown(command), status.to_string());
+    Err(LabError::Program { program, status, said: String::new() })
 }
 
 /// As [`bytes_of`], for a program that may say more than it should: it is ended when it has said more than `most` bytes,
@@ -208,19 +234,16 @@ fn tempfile() -> std::io::Result<File> {
 /// Runs a program and hands over each line of its output, both streams in their order.
 pub fn each_line(
     command: &mut Command,
-    mut line: impl FnMut(&str) -> Result<(), LabError>,
+    mut line: impl FnMut(&str),
 ) -> Result<ExitStatus, LabError> {
     let program = PathBuf::from(command.get_program());
     let (reader, writer) = std::io::pipe().map_err(LabError::file("make a pipe to", &program))?;
     let second = writer.try_clone().map_err(LabError::file("make a pipe to", &program))?;
-    let mut group = Group::start(command, writer.into(), second.into())
+    let group = Group::start(command, writer.into(), second.into())
         .map_err(LabError::file("run", &program))?;
     for piece in BufReader::new(reader).split(b'\n') {
         let Ok(piece) = piece else { break };
-        if let Err(error) = line(&String::from_utf8_lossy(&piece)) {
-            group.end();
-            return Err(error);
-        }
+        line(&String::from_utf8_lossy(&piece));
     }
     group.wait().map_err(LabError::file("wait for", &program))
 }
@@ -264,15 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_whose_reader_fails_is_asked_to_end_with_all_below_it() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let script = "trap 'touch asked; exit' TERM; echo one; sleep 1000 & wait";
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).current_dir(folder.path());
-        let refuse = |_: &str| Err(LabError::Refused("no more".to_owned()));
-        let said = each_line(&mut command, refuse).expect_err("refused").to_string();
-        assert_eq!(said, "no more");
-        assert!(folder.path().join("asked").exists(), "it could put things in order");
+    fn a_program_has_a_session_of_its_own_and_the_folders_of_root_s_programs() {
+        let script = "echo $$; cut -d ' ' -f 6 /proc/$$/stat; echo $PATH";
+        let said = output(Command::new("sh").args(["-c", script])).expect("runs");
+        let [process, session, path] = said.lines().collect::<Vec<_>>()[..] else {
+            panic!("{said}")
+        };
+        assert_eq!(process, session);
+        assert!(path.ends_with(":/usr/sbin:/sbin"), "{path}");
     }
 
     #[test]
@@ -314,10 +336,7 @@ mod tests {
         let mut lines = Vec::new();
         let mut command = Command::new("sh");
         command.args(["-c", "echo one; echo two >&2"]);
-        let status = each_line(&mut command, |line| {
-            lines.push(line.to_owned());
-            Ok(())
-        });
+        let status = each_line(&mut command, |line| lines.push(line.to_owned()));
         assert!(status.expect("runs").success());
         assert_eq!(lines, ["one", "two"]);
     }

@@ -11,7 +11,7 @@ use crate::plans;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Shape {
     /// Requirement for every phase, for example 'max < 200us' or 'missed = 0'; repeatable. Quantiles such as
-    /// 'p99.99 < 50us' need long phases: p99.99 at least 36,887 wake-ups, p99.9 a tenth of that
+    /// 'p99.99 < 50us' need long phases: p99.99 at least 57,500 wake-ups, p99.9 a tenth of that
     #[arg(short, long, alias = "requirement", value_name = "REQUIREMENT")]
     require: Vec<Requirement>,
     /// Change a system setting for the run, for example throttling=off, and restore it afterwards;

@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
 };
 
 use anyhow::{Context, bail};
@@ -19,7 +19,7 @@ use rtscope_lab::{
     kernel_ref::KernelRef,
     kernel_under_test::is_to_build,
     options::GuestOptions,
-    source, spec,
+    source, spec, tool,
 };
 use serde_json::Value;
 
@@ -126,16 +126,9 @@ fn prepared(out: &Path, order: &MatrixOrder, asked: &KernelRef) -> anyhow::Resul
 
 /// Builds a kernel with the program that runs this: its key.
 fn build(order: &MatrixOrder, name: &str, more: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(env::current_exe()?)
-        .args(["kernel", "build", name, "--json", "--cache"])
-        .arg(&order.cache)
-        .args(more)
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        bail!("`rtscope kernel build {name}` failed ({})", output.status);
-    }
-    let manifest: Value = serde_json::from_slice(&output.stdout)?;
+    let mut build = Command::new(env::current_exe()?);
+    build.args(["kernel", "build", name, "--json", "--cache"]).arg(&order.cache).args(more);
+    let manifest: Value = serde_json::from_str(&tool::output_aloud(&mut build)?)?;
     let key = manifest["key"].as_str().context("`rtscope kernel build` names no key")?;
     Ok(key.to_owned())
 }

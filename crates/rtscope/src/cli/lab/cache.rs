@@ -1,10 +1,9 @@
 //! `rtscope lab cache`: what is kept, and room again.
 
-use std::{fs, path::Path, path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use clap::{Subcommand, builder::PossibleValuesParser};
-use rtscope_lab::cache::Cache;
+use rtscope_lab::{cache::Cache, disk::size_bytes};
 
 use super::order;
 use crate::{cli::print, exit, output::shown};
@@ -74,7 +73,7 @@ fn list(cache: &Cache) -> anyhow::Result<()> {
     for (room, what) in ROOMS.into_iter().chain([LOCKS]) {
         let folder = cache.root().join(room);
         let entries = fs::read_dir(&folder).map_or(0, Iterator::count);
-        let mib = size(&folder) >> 20;
+        let mib = size_bytes(&folder) >> 20;
         print(&format!("  {room:10} {entries:>5} {mib:>7} MiB  {what}\n"))?;
     }
     for kernel in cache.kernels() {
@@ -87,23 +86,15 @@ fn list(cache: &Cache) -> anyhow::Result<()> {
 fn prune(cache: &Cache, rooms: &[String]) -> anyhow::Result<()> {
     for room in rooms {
         let folder = cache.root().join(room);
-        let mib = size(&folder) >> 20;
-        if folder.exists() {
-            fs::remove_dir_all(&folder)
-                .with_context(|| format!("can't remove {}", folder.display()))?;
-        }
-        print(&format!("{room}: {mib} MiB\n"))?;
+        let before = size_bytes(&folder);
+        let left = cache.prune(room)?;
+        let freed = before.saturating_sub(size_bytes(&folder)) >> 20;
+        let used = match left {
+            0 => String::new(),
+            1 => ", 1 entry is in use and stays".to_owned(),
+            n => format!(", {n} entries are in use and stay"),
+        };
+        print(&format!("{room}: {freed} MiB{used}\n"))?;
     }
     Ok(())
-}
-
-/// Bytes of the files below a folder.
-fn size(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let of = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() => size(&entry.path()),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    };
-    entries.map(of).sum()
 }

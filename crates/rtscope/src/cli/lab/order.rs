@@ -229,6 +229,7 @@ impl Lab {
         cache: Cache,
         verbose: bool,
     ) -> anyhow::Result<Lab> {
+        cache.sweep();
         let lab = lab::Lab::open(guests, guest_program(program)?, cache)?;
         let interrupt = Interrupt::install()?;
         ending::of_programs(&interrupt);
