@@ -20,6 +20,7 @@ use crate::{
     digest::sha256,
     error::LabError,
     explain,
+    folder_lock::FolderLock,
     guest_run::{self, Extra, GuestOutcome, GuestRun, Surroundings},
     kernel_ref::{self, KernelRef},
     kernel_under_test::{ExpectedKernel, KernelUnderTest},
@@ -29,8 +30,7 @@ use crate::{
     progress::{Report, StepProgress},
     qemu::GuestSpec,
     queue::{self, News, QueuedRun},
-    ready,
-    record_folders::{self, FolderLock},
+    ready, record_folders,
     replay::Temporary,
 };
 

@@ -36,6 +36,7 @@ pub mod emulator_plugin;
 pub mod engine;
 pub mod error;
 pub mod explain;
+mod folder_lock;
 pub mod guest_run;
 pub mod image;
 pub mod images;

@@ -2,19 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    io,
+    fs, io,
     os::unix::fs::MetadataExt,
     path::Path,
 };
 
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-};
 use serde::{Deserialize, Serialize};
 
-use crate::{engine::order::MatrixOrder, error::LabError, inputs, name, recheck};
+use crate::{
+    engine::order::MatrixOrder, error::LabError, folder_lock::FolderLock, inputs, name, recheck,
+};
 
 /// File that says which guests the records of a folder are of.
 pub(crate) const GUESTS: &str = "order.json";
@@ -110,31 +107,16 @@ struct GuestList {
     guests: BTreeMap<String, String>,
 }
 
-/// A folder that only this rtscope writes into, until this is dropped or the process ends.
-#[derive(Debug)]
-pub struct FolderLock {
-    folder: File,
-}
-
-impl Drop for FolderLock {
-    /// A process that another thread is just starting has the open folder, too, until it executes its program: to close it
-    /// here would not unlock it.
-    fn drop(&mut self) {
-        let _ = flock(&self.folder, FlockOperation::Unlock);
-    }
-}
-
-/// Locks a folder that is there. Where a file system has no locks, nothing is locked.
+/// Locks a folder that is there.
 ///
 /// # Errors
 ///
 /// Another rtscope writes into it.
 fn lock(out: &Path) -> Result<FolderLock, LabError> {
-    let folder = File::open(out).map_err(LabError::file("open", out))?;
-    if flock(&folder, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK) {
-        return Ok(FolderLock { folder });
+    if let Some(lock) = FolderLock::of(out)? {
+        return Ok(lock);
     }
-    let inode = folder.metadata().map(|found| found.ino()).unwrap_or_default();
+    let inode = out.metadata().map(|found| found.ino()).unwrap_or_default();
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let holder = holder(&locks, inode).map_or(String::new(), |pid| format!(" (process {pid})"));
     Err(LabError::Refused(format!(
@@ -433,16 +415,5 @@ mod tests {
         fs::remove_file(record.join("beside.txt")).expect("removed");
         claim(&out, guests(), false).expect("nothing is lost");
         assert!(!record.exists());
-    }
-
-    #[test]
-    fn a_folder_is_free_although_a_process_that_just_starts_has_it_open() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let held = lock(folder.path()).expect("free");
-        let in_the_child = held.folder.try_clone().expect("as fork does");
-        lock(folder.path()).expect_err("held");
-        drop(held);
-        lock(folder.path()).expect("free again");
-        drop(in_the_child);
     }
 }

@@ -33,6 +33,7 @@ pub mod process;
 pub mod sched;
 pub mod shared;
 pub mod shield;
+pub mod slurm;
 pub mod swap;
 pub mod system;
 pub mod terminal;

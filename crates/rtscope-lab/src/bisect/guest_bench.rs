@@ -11,12 +11,12 @@ use super::{
 use crate::{
     build::{self, BuildChoice},
     error::LabError,
+    folder_lock::FolderLock,
     kernel_ref::KernelRef,
     kernel_under_test::ExpectedKernel,
     lab::{Host, Lab, Outcomes},
     queue::QueuedRun,
-    record_folders::{self, FolderLock},
-    source,
+    record_folders, source,
     spec::Spec,
 };
 

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rtscope_sys::system::ticks_per_second;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -58,9 +59,6 @@ const HALTED_PARTS: u32 = 3;
 
 /// An emulator that sleeps for so long in a replay waits for what never comes.
 pub(crate) const STUCK: Duration = Duration::from_secs(30);
-
-/// The kernel counts a process's time in hundredths of a second, on every architecture of ours.
-const TICKS_PER_SECOND: u64 = 100;
 
 /// A guest to be booted.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
@@ -298,7 +296,7 @@ fn cpu_time(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
     let ticks = ticks.sum::<Result<u64, _>>().ok()?;
-    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+    Some(Duration::from_millis(ticks * 1000 / ticks_per_second()))
 }
 
 /// The emulator's process. Dropping it ends it.

@@ -6,7 +6,7 @@ use std::{
     io::{BufWriter, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use serde::Serialize;
@@ -18,6 +18,7 @@ use crate::{
         self, Configured,
         merge::{self, ConfigOptions},
     },
+    costs::minutes,
     digest::key_of,
     disk,
     error::LabError,
@@ -208,7 +209,7 @@ pub fn build(
             "building {}: about {} objects, {} and {} MiB{}",
             spec.name,
             estimate.objects,
-            minutes(estimate.seconds),
+            minutes(Duration::from_secs_f64(estimate.seconds)),
             estimate.disk_bytes / (1024 * 1024),
             if estimate.measured {
                 ""
@@ -221,10 +222,6 @@ pub fn build(
     counted.jobs = choice.jobs;
     counted.options = configured.options;
     collect(spec, prepared, &key, counted, cache, report)
-}
-
-fn minutes(seconds: f64) -> String {
-    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
 /// Identifies the finished kernel: its inputs with the configuration as it really is.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use rtscope_model::text::shell_word;
+use rtscope_sys::slurm;
 
 use super::{Engine, EngineTask, LiveTask, ORDER, SubmittedBatches, words_of_task};
 use crate::{
@@ -101,7 +102,7 @@ impl Engine for Slurm {
         if let Some(known) = self.tasks_max {
             return Ok(known);
         }
-        let said = tool::output(Command::new("scontrol").args(["show", "config"]))?;
+        let said = tool::output(program("scontrol").args(["show", "config"]))?;
         let max = array_max(&said);
         self.tasks_max = Some(max);
         Ok(max)
@@ -135,7 +136,7 @@ impl Engine for Slurm {
     }
 
     fn live(&mut self) -> Result<Vec<LiveTask>, LabError> {
-        let mut command = Command::new("squeue");
+        let mut command = program("squeue");
         command.args(["--noheader", "--me", "--array", "--format=%j|%K|%F|%T|%r"]);
         let said = tool::output(&mut command)?;
         let name = format!("{}-", self.name);
@@ -157,7 +158,7 @@ impl Engine for Slurm {
 
     fn finish(&mut self) {
         if !self.live_jobs.is_empty() {
-            let _ = tool::output(Command::new("scancel").args(&self.live_jobs));
+            let _ = tool::output(program("scancel").args(&self.live_jobs));
         }
     }
 
@@ -170,6 +171,13 @@ impl Engine for Slurm {
             )
         })
     }
+}
+
+/// A program of Slurm that answers whatever the user's defaults are.
+fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    slurm::without_defaults(&mut command);
+    command
 }
 
 /// A line of squeue.
@@ -185,21 +193,10 @@ struct Queued {
 impl Queued {
     /// Reads a line that belongs to an order; none of other jobs, and of those that have ended.
     fn of(line: &str, name: &str) -> Option<Queued> {
-        const ENDED: [&str; 9] = [
-            "BOOT_FAIL",
-            "CANCELLED",
-            "COMPLETED",
-            "DEADLINE",
-            "FAILED",
-            "NODE_FAIL",
-            "OUT_OF_MEMORY",
-            "PREEMPTED",
-            "TIMEOUT",
-        ];
         let fields: Vec<&str> = line.trim().split('|').collect();
         let [of_job, index, job, state, reason] = fields.as_slice() else { return None };
         let submission = of_job.strip_prefix(name)?.parse().ok()?;
-        (!ENDED.contains(state)).then(|| {
+        (!slurm::ENDED.contains(state)).then(|| {
             Some(Queued {
                 submission,
                 index: index.parse().ok()?,

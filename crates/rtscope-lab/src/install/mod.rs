@@ -53,6 +53,7 @@ use crate::{
     config::merge,
     disk::{self, Demand, Shortage},
     error::LabError,
+    folder_lock::FolderLock,
     progress::{Report, StepProgress, step},
     tool,
 };
@@ -171,6 +172,7 @@ pub fn install(
     if !wish.words.is_empty() {
         refuse_words(wish.words)?;
     }
+    let _lock = lock(wish.root)?;
     undo_unfinished(wish.root, steps, report)?;
     has_its_modules(wish.kernel)?;
     let before = wish.layout.chosen(wish.root)?;
@@ -284,6 +286,16 @@ fn check_space(wish: &Wish<'_>, changes: &[Change]) -> Result<(), LabError> {
     }
 }
 
+/// Locks a root against other processes that change its kernels. They would undo what is half done.
+fn lock(root: &Path) -> Result<FolderLock, LabError> {
+    FolderLock::of(root)?.ok_or_else(|| {
+        LabError::Refused(format!(
+            "another rtscope is changing the kernels or boot parameters of {}: wait until it has ended",
+            root.display()
+        ))
+    })
+}
+
 fn undo_unfinished(
     root: &Path,
     steps: &mut Steps,
@@ -333,6 +345,7 @@ pub fn rollback(
     steps: &mut Steps,
     report: &mut Report<'_>,
 ) -> Result<RolledBack, LabError> {
+    let _lock = lock(root)?;
     let all = journal::all(root)?;
     let Some(newest) = all.last() else {
         return Err(LabError::Refused(format!(

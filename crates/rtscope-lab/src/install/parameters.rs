@@ -11,6 +11,7 @@ use super::{
     extlinux, grub,
     journal::{self, FoundJournal, Heading, JournalLine},
     layout::{BootLayout, Chosen},
+    lock,
     marked_block::{Mark, without_titled_block},
     raspberry_pi,
     steps::Steps,
@@ -80,6 +81,7 @@ pub fn set_parameters(
     report: &mut Report<'_>,
 ) -> Result<ParametersSet, LabError> {
     refuse_words(words)?;
+    let _lock = lock(root)?;
     undo_unfinished(root, steps, report)?;
     let earlier = topmost(&journal::all(root)?).to_vec();
     let words = match earlier.last().and_then(|found| found.heading.parameters.as_ref()) {
@@ -177,6 +179,7 @@ pub fn remove_parameters(
     steps: &mut Steps,
     report: &mut Report<'_>,
 ) -> Result<Option<String>, LabError> {
+    let _lock = lock(root)?;
     undo_unfinished(root, steps, report)?;
     let all = journal::all(root)?;
     let is_ours = |found: &&FoundJournal| found.heading.parameters.is_some();

@@ -9,12 +9,14 @@ use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::Subcommand;
 use rtscope_lab::{
     build::{self, BuildChoice, Prepared},
     cache::{Cache, KeptKernel},
+    costs::minutes,
     error::LabError,
     package, prebuilt,
     source::{self, Fetched},
@@ -22,8 +24,8 @@ use rtscope_lab::{
     tool,
 };
 
-use self::screen::{Screen, time};
-use super::{ending, print, wall_clock};
+use self::screen::Screen;
+use super::{ending, lab::cache_at, print, wall_clock};
 use crate::{exit, failure::lab_failure, output::shown, record};
 
 /// Which kernel, and where things are kept.
@@ -54,7 +56,7 @@ pub(super) struct CacheArgs {
 
 impl CacheArgs {
     fn cache(&self) -> Cache {
-        self.cache.as_ref().map_or_else(Cache::default, Cache::at)
+        cache_at(self.cache.as_ref())
     }
 }
 
@@ -381,7 +383,7 @@ fn built_in_words(kernel: &KeptKernel) -> String {
             text,
             "{} objects in {} with {} jobs; {} warnings, kept in warnings.txt",
             figures.objects,
-            time(figures.seconds),
+            minutes(Duration::from_secs_f64(figures.seconds)),
             figures.jobs,
             figures.warnings
         );

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::output;
-use rtscope_lab::progress::StepProgress;
+use rtscope_lab::{costs::minutes, progress::StepProgress};
 
 /// Time between two lines of progress where the output is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -35,8 +35,9 @@ impl Screen {
                 let of = total.map_or(String::new(), |total| {
                     format!(" of about {total} ({} %)", done * 100 / total.max(1))
                 });
-                let left =
-                    seconds_left.map_or(String::new(), |left| format!(", {} left", time(left)));
+                let left = seconds_left.map_or(String::new(), |left| {
+                    format!(", {} left", minutes(Duration::from_secs_f64(left)))
+                });
                 self.amount(&format!("{done}{of} {unit}{left}"), at);
             }
         }
@@ -77,9 +78,4 @@ impl Drop for Screen {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// A time for people.
-pub(super) fn time(seconds: f64) -> String {
-    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }

@@ -173,7 +173,7 @@ fn parse_mib(text: &str) -> Result<u32, String> {
 }
 
 /// A place for known things.
-pub(super) fn cache_at(asked: Option<&PathBuf>) -> Cache {
+pub(in crate::cli) fn cache_at(asked: Option<&PathBuf>) -> Cache {
     asked.map_or_else(Cache::default, Cache::at)
 }
 

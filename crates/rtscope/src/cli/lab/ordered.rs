@@ -109,10 +109,14 @@ pub(super) fn performed(
         }
     }
     let end = drive(lab, out, matrix, &order, &planned)?;
-    plan_kernels(lab, out, matrix, &mut planned)?;
     let left = matches!(end, DriveEnd::Left(_));
-    if let DriveEnd::Left(Some(what)) = end {
+    if let DriveEnd::Left(Some(what)) = &end {
         note!("{what}");
+    }
+    let planned_again = plan_kernels(lab, out, matrix, &mut planned);
+    // After an interruption no tool runs any more.
+    if !left {
+        planned_again?;
     }
     let why = why_missing(out, &order);
     let (runs, outcomes) = outcomes(lab, out, &order, &planned, left, &why);
