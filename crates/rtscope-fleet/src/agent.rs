@@ -142,7 +142,7 @@ fn start_keeper(hold: &Hold) -> Result<Child, FleetError> {
 pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     // Away from the connection that started it.
     let _ = rustix::process::setsid();
-    let Some(_lock) = lock_soon(hold)? else {
+    let Some(lock) = lock_soon(hold)? else {
         return Err(FleetError::Refused("another keeper has this job".to_owned()));
     };
     if hold.left().is_none() {
@@ -156,6 +156,20 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     if ends() {
         return hold.remove();
     }
+    let attended = attend(hold, &ends);
+    if attended.is_err() {
+        // Whoever asks learns that the run was cut.
+        drop(lock);
+    }
+    while !ends() {
+        thread::sleep(LOOK);
+    }
+    hold.remove()?;
+    attended
+}
+
+/// Runs the plan and writes how it ended.
+fn attend(hold: &Hold, ends: &dyn Fn() -> bool) -> Result<(), FleetError> {
     let began = Instant::now();
     let mut run = start_run(hold)?;
     let status = loop {
@@ -171,11 +185,7 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     }
     let end = run_end(hold, status, began.elapsed());
     let text = serde_json::to_vec(&end).unwrap_or_default();
-    write_anew(&hold.path(ENDED), &text).map_err(FleetError::file("write", hold.path(ENDED)))?;
-    while !ends() {
-        thread::sleep(LOOK);
-    }
-    hold.remove()
+    write_anew(&hold.path(ENDED), &text).map_err(FleetError::file("write", hold.path(ENDED)))
 }
 
 /// Whether a process is there; nothing is asked of none.

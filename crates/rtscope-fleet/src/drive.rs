@@ -225,10 +225,22 @@ impl<'a> Drive<'a> {
         let answer = answer?;
         if answer.code == MADE_NOTHING {
             self.nothing_is_left()?;
+            return answer.success().map(|said| Facts::read(&said));
         }
-        let facts = Facts::read(&answer.success()?);
+        let taken = answer.success().and_then(|said| self.taken(Facts::read(&said), seconds));
+        match &taken {
+            Ok(_) => {}
+            Err(FleetError::Taken { .. }) => self.nothing_is_left()?,
+            Err(_) => {
+                let _ = self.give_back(None);
+            }
+        }
+        taken
+    }
+
+    /// Notes that the job has the place, if it has.
+    fn taken(&self, facts: Facts, seconds: u64) -> Result<Facts, FleetError> {
         if let Some((holder, seconds)) = facts.held {
-            self.nothing_is_left()?;
             return Err(FleetError::Taken { holder, seconds });
         }
         if !facts.base.is_absolute() {

@@ -5,16 +5,19 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::Write,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
 use rtscope_model::printable;
-use rustix::fs::{FlockOperation, flock};
+use rtscope_sys::whole::write_to_disk;
 use serde::{Deserialize, Serialize};
 
-use crate::{agent::RunEnd, error::FleetError};
+use crate::{
+    agent::RunEnd,
+    error::FleetError,
+    step_log::{StepLog, locked, now},
+};
 
 /// Version of the two files.
 const FORMAT: u32 = 1;
@@ -104,7 +107,9 @@ pub struct FleetJob {
 #[derive(Debug)]
 pub struct FleetJournal {
     folder: PathBuf,
-    file: Mutex<File>,
+    log: Mutex<StepLog>,
+    /// Held while it is open.
+    _lock: File,
 }
 
 impl FleetJournal {
@@ -125,7 +130,7 @@ impl FleetJournal {
             )));
         }
         let text = serde_json::to_string_pretty(order).unwrap_or_default() + "\n";
-        fs::write(&path, text).map_err(FleetError::file("write", &path))?;
+        write_to_disk(&path, text.as_bytes(), None).map_err(FleetError::file("write", &path))?;
         Ok(journal)
     }
 
@@ -136,20 +141,9 @@ impl FleetJournal {
     /// Another process works with it, or it can't be written.
     pub fn open(folder: &Path) -> Result<FleetJournal, FleetError> {
         let path = folder.join(STEPS);
-        let file = File::options().create(true).append(true).open(&path);
-        let file = file.map_err(FleetError::file("write", &path))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(FleetError::Refused(format!(
-                "another rtscope is using {}: wait until it ends, or stop it",
-                folder.display()
-            )));
-        }
-        // A line that a killed process left half written must not swallow the next one.
-        let mut file = file;
-        if fs::read(&path).is_ok_and(|text| !text.is_empty() && !text.ends_with(b"\n")) {
-            file.write_all(b"\n").map_err(FleetError::file("write", &path))?;
-        }
-        Ok(FleetJournal { folder: folder.to_owned(), file: Mutex::new(file) })
+        let lock = locked(&path)?;
+        let log = Mutex::new(StepLog::open(path)?);
+        Ok(FleetJournal { folder: folder.to_owned(), log, _lock: lock })
     }
 
     #[must_use]
@@ -163,12 +157,8 @@ impl FleetJournal {
     ///
     /// The disk is full, for example: then the job must not go on.
     pub fn step(&self, place: &str, job: &str, step: JobStep) -> Result<(), FleetError> {
-        let at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let line = Line { at, place: place.to_owned(), job: job.to_owned(), step };
-        let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
-        written.map_err(FleetError::file("write", self.folder.join(STEPS)))
+        let line = Line { at: now(), place: place.to_owned(), job: job.to_owned(), step };
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).add(&line)
     }
 }
 

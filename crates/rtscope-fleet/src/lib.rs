@@ -40,3 +40,4 @@ pub mod pull_lab;
 pub mod selector;
 pub mod shell;
 pub mod slurm;
+mod step_log;

@@ -106,7 +106,7 @@ pub fn sha256_of(path: &Path) -> io::Result<String> {
 
 /// As [`sha256_of`]; `at_work` is called again and again.
 fn sha256_with(path: &Path, at_work: &mut dyn FnMut()) -> io::Result<String> {
-    let mut hash = Hashed { hash: Sha256::new(), to: io::sink() };
+    let mut hash = Hashed::new(io::sink());
     let mut file = File::open(path)?;
     while io::copy(&mut (&mut file).take(PIECE), &mut hash)? > 0 {
         at_work();
@@ -115,13 +115,18 @@ fn sha256_with(path: &Path, at_work: &mut dyn FnMut()) -> io::Result<String> {
 }
 
 /// Hashes what is written.
-struct Hashed<W> {
+pub(crate) struct Hashed<W> {
     hash: Sha256,
     to: W,
 }
 
 impl<W> Hashed<W> {
-    fn digits(self) -> String {
+    pub(crate) fn new(to: W) -> Hashed<W> {
+        Hashed { hash: Sha256::new(), to }
+    }
+
+    /// The SHA-256 in hexadecimal digits.
+    pub(crate) fn digits(self) -> String {
         self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
@@ -286,7 +291,7 @@ impl RecordArrival {
                 }
                 false => Box::new(io::sink()),
             };
-            let mut to = Hashed { hash: Sha256::new(), to };
+            let mut to = Hashed::new(to);
             io::copy(&mut (&mut self.bytes).take(file.bytes), &mut to).map_err(failed())?;
             if to.digits() != file.sha256 {
                 return Err(FleetError::Parcel(format!("{} is damaged", file.path)));

@@ -14,7 +14,7 @@ use std::{
 };
 
 use rtscope_model::{printable::printable, text::shell_word};
-use rtscope_sys::{fork::signal, process};
+use rtscope_sys::{fork::signal, process, slurm};
 
 use crate::{
     error::FleetError,
@@ -40,7 +40,7 @@ pub(crate) const NOT_EXECUTABLE: i32 = 126;
 pub(crate) const NOT_FOUND: i32 = 127;
 
 /// Words for ssh: it asks for nothing, compresses, and ends when the other side is silent for 15 s.
-const SSH_WORDS: [&str; 12] = [
+const SSH_WORDS: [&str; 14] = [
     "-T",
     "-C",
     "-o",
@@ -53,6 +53,9 @@ const SSH_WORDS: [&str; 12] = [
     "ServerAliveCountMax=3",
     "-o",
     "ClearAllForwardings=yes",
+    // A connection that ssh keeps for others holds our pipes open for ever. It may use one that is there.
+    "-o",
+    "ControlMaster=no",
 ];
 
 /// Runs a script in a step of Slurm, and says on standard error that it ended: srun's exit code doesn't tell a script that
@@ -60,11 +63,6 @@ const SSH_WORDS: [&str; 12] = [
 const STEP: &str = r#"script=$1; shift; sh -c "$script" rtscope "$@"; echo "rtscope-ended=$?" >&2"#;
 
 const STEP_ENDED: &str = "rtscope-ended=";
-
-/// Variables of Slurm that say where it is. The others describe the job that rtscope may run in, or are defaults for options,
-/// and would change what its programs do. Those of sbatch are the user's own.
-const SLURM_VARIABLES: [&str; 3] = ["SLURM_", "SQUEUE_", "SCANCEL_"];
-const SLURM_KEPT: [&str; 4] = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS"];
 
 /// Whether the user wants everything to end.
 pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -183,13 +181,7 @@ impl Shell {
                 "Slurm's job for this place has ended".to_owned(),
             ));
         };
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            let is_slurm = SLURM_VARIABLES.iter().any(|start| name.starts_with(start));
-            if is_slurm && !SLURM_KEPT.contains(&name.as_ref()) {
-                command.env_remove(name.as_ref());
-            }
-        }
+        slurm::without_defaults(&mut command);
         command.stdin(if matches!(flow, Flow::Send(_)) { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ended with us, also after SIGKILL; what it started at the place looks after itself.

@@ -45,20 +45,6 @@ const UNFIT: [&str; 9] = [
     "FUTURE",
 ];
 
-/// States of a job that has ended.
-const ENDED: [&str; 10] = [
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REVOKED",
-    "TIMEOUT",
-];
-
 /// The section `[slurm]` of the file of places.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -336,7 +322,7 @@ impl QueuedJob {
     }
 
     fn has_ended(&self) -> bool {
-        ENDED.contains(&self.state.as_str())
+        rtscope_sys::slurm::ENDED.contains(&self.state.as_str())
     }
 
     /// Who has the node.

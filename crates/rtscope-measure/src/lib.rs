@@ -31,6 +31,7 @@ pub mod interrupt;
 pub mod load;
 mod machine;
 mod other_work;
+mod processes;
 mod protocol;
 pub mod ps;
 pub mod recorder;

@@ -9,7 +9,7 @@
 //! busy beyond everybody who is. The same holds for processes that this one may not see, as those
 //! outside a container.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rtscope_model::{
     environment::RealTimeThread,
@@ -19,7 +19,10 @@ use rtscope_model::{
 };
 use rtscope_sys::{system::ticks_per_second, thread::SchedStat, tree::Tree};
 
-use crate::environment::{RunTimes, Stat, SystemCounters, numbered, real_time};
+use crate::{
+    environment::{RunTimes, SystemCounters, real_time},
+    processes::Processes,
+};
 
 /// Time between two looks inside a phase.
 const LOOK_SPAN: Nanos = Nanos::from_secs(10);
@@ -144,12 +147,12 @@ impl OtherWorkWatch {
     /// Brings the processes up to date, and answers the CPU time of ours so far.
     fn look(&mut self, tree: &Tree, own_pid: u32, now_ns: u64) -> Ours {
         self.looked_ns = now_ns;
-        let all = processes(tree);
-        let ours = family(own_pid, &all);
+        let all = Processes::read(tree);
+        let ours = all.family(own_pid);
         self.seen.values_mut().for_each(|seen| seen.ended = true);
         let tick_ns = 1_000_000_000 / ticks_per_second();
         let mut sum = Ours::default();
-        for (pid, stat) in all {
+        for (pid, stat) in all.0 {
             let told_ns = stat.cpu_ticks * tick_ns;
             if ours.contains(&pid) {
                 // A child that ends leaves its time to the parent that waits for it, so the sum over
@@ -196,27 +199,6 @@ fn run_ns(tree: &Tree, pid: u32) -> Option<u64> {
     SchedStat::parse(&text).map(|stat| stat.ran_ns)
 }
 
-fn processes(tree: &Tree) -> BTreeMap<u32, Stat> {
-    let pids = numbered(tree.list("proc"), "").into_iter();
-    let read = pids.filter_map(|(pid, _)| {
-        Some((pid, Stat::parse(&tree.read_bytes(format!("proc/{pid}/stat")).ok()?)?))
-    });
-    read.collect()
-}
-
-/// A process and everything below it.
-fn family(head: u32, all: &BTreeMap<u32, Stat>) -> BTreeSet<u32> {
-    let belongs = |pid: u32| ancestors(pid, all).any(|ancestor| ancestor == head);
-    all.keys().copied().filter(|&pid| belongs(pid)).collect()
-}
-
-/// A process, its parent, and so on.
-fn ancestors(pid: u32, all: &BTreeMap<u32, Stat>) -> impl Iterator<Item = u32> {
-    // Two readings may fall before and after a number is used again, which could make a circle.
-    let parent = |&pid: &u32| all.get(&pid).map(|stat| stat.parent);
-    std::iter::successors(Some(pid), parent).take(all.len() + 1)
-}
-
 /// Real-time threads that were not there, or not so, in an earlier look; told by owner.
 pub(crate) fn new_real_time_threads(
     tree: &Tree,
@@ -231,10 +213,10 @@ pub(crate) fn new_real_time_threads(
     if new.is_empty() {
         return Vec::new();
     }
-    let all = processes(tree);
+    let all = Processes::read(tree);
     let owner = |thread: &RealTimeThread| {
         let load = |pid| loads.iter().position(|load| *load == Some(pid));
-        ancestors(thread.pid, &all).find_map(load).map(|load| load as u32)
+        all.ancestors(thread.pid).find_map(load).map(|load| load as u32)
     };
     let mut by_owner: BTreeMap<Option<u32>, Vec<RealTimeThread>> = BTreeMap::new();
     for thread in new {

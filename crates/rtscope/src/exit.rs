@@ -20,6 +20,9 @@ pub(crate) const INCONCLUSIVE: u8 = 3;
 /// The command line or a plan is wrong (`EX_USAGE`).
 pub(crate) const USAGE: u8 = 64;
 
+/// As a shell says it of a program that SIGINT ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// The code of a record's verdict. Figures without a requirement are no success when a phase failed,
 /// as one whose load did not start; nor is anything when a part of it, or its page, could not be
 /// written: it is not `whole`.

@@ -12,7 +12,7 @@ use rtscope_model::{
     record::Record,
     verdict::Verdict,
 };
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 /// Version of the tables, kept in the file's `user_version`.
 const VERSION: i32 = 3;
@@ -144,6 +144,17 @@ pub(crate) fn default_file() -> anyhow::Result<PathBuf> {
     Ok(data.join("rtscope/history.sqlite"))
 }
 
+/// Brings the tables up to date. Another process may just have done so.
+fn renew(connection: &mut Connection) -> rusqlite::Result<()> {
+    let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version: i32 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for step in [TABLES, SINCE_1, SINCE_2].iter().skip(usize::try_from(version).unwrap_or(0)) {
+        change.execute_batch(step)?;
+    }
+    change.pragma_update(None, "user_version", VERSION)?;
+    change.commit()
+}
+
 impl Store {
     /// Opens a file that is there; none if it isn't.
     pub(crate) fn open_known(file: &Path) -> anyhow::Result<Option<Store>> {
@@ -161,20 +172,14 @@ impl Store {
         let version: i32 = connection
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .with_context(told)?;
-        let steps = [TABLES, SINCE_1, SINCE_2];
-        let Some(missing) = usize::try_from(version).ok().and_then(|done| steps.get(done..)) else {
+        if !(0..=VERSION).contains(&version) {
             anyhow::bail!(
                 "{} is of version {version}; this rtscope reads version {VERSION}",
                 file.display()
             );
-        };
-        if !missing.is_empty() {
-            let change = connection.transaction().with_context(told)?;
-            for step in missing {
-                change.execute_batch(step).with_context(told)?;
-            }
-            change.pragma_update(None, "user_version", VERSION).with_context(told)?;
-            change.commit().with_context(told)?;
+        }
+        if version < VERSION {
+            renew(&mut connection).with_context(told)?;
         }
         Ok(Store { connection })
     }
@@ -208,7 +213,8 @@ impl Store {
         let kernel =
             machine.map_or_else(|| told("kernel"), |machine| machine.kernel.release.clone());
         let verdict = word(judgement.verdict);
-        let change = self.connection.transaction()?;
+        // It reads before it writes: nobody else may write in between.
+        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Older versions added a run again under another label: the row with this label comes first.
         let known = "SELECT id, label FROM run WHERE started = ?1 AND host = ?2 AND plan = ?3 AND folder = ?4
              ORDER BY label = ?5 DESC";

@@ -13,10 +13,9 @@ use std::{
 
 use rtscope_model::printable::printable;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::token::{ServerToken, remove_tokens};
-use crate::shell::Stop;
+use crate::{parcel::Hashed, shell::Stop};
 
 /// Time until a connection, and without a byte, after which curl gives up.
 const SILENCE_S: u64 = 30;
@@ -150,12 +149,9 @@ impl Curl<'_> {
             HttpRequest { method: "GET", address, token: None, body: None, bytes_max, limit };
         let failed =
             |e: io::Error| HttpFailure::Unusable(format!("can't write {}: {e}", file.display()));
-        let mut to = Hashed { hash: Sha256::new(), file: File::create(file).map_err(failed)? };
+        let mut to = Hashed::new(File::create(file).map_err(failed)?);
         match self.exchange(&request, &mut to) {
-            Ok((code, _)) if (200..300).contains(&code) => {
-                let digest = to.hash.finalize();
-                Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
-            }
+            Ok((code, _)) if (200..300).contains(&code) => Ok(to.digits()),
             other => {
                 let _ = fs::remove_file(file);
                 Err(match other {
@@ -276,24 +272,6 @@ impl Curl<'_> {
 
 /// What to do without curl.
 pub const NO_CURL: &str = "this machine lacks curl: run `apt-get install curl`";
-
-/// A file that is hashed while it is written.
-struct Hashed {
-    hash: Sha256,
-    file: File,
-}
-
-impl Write for Hashed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.hash.update(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
 
 fn document(bytes: &[u8]) -> Result<Value, HttpFailure> {
     serde_json::from_slice(bytes)

@@ -3,17 +3,18 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::Write,
     path::{Path, PathBuf},
 };
 
 use rtscope_model::printable;
 use rtscope_sys::whole::write_to_disk;
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::api::{BEGINNING, is_later, is_node_id, is_time};
-use crate::error::FleetError;
+use crate::{
+    error::FleetError,
+    step_log::{StepLog, locked, now},
+};
 
 /// Version of the two files.
 const FORMAT: u32 = 1;
@@ -110,7 +111,7 @@ impl PulledJob {
 #[derive(Debug)]
 pub struct PullJournal {
     folder: PathBuf,
-    file: File,
+    log: StepLog,
     /// Held while it is open.
     _lock: File,
     cursor: EventCursor,
@@ -128,26 +129,14 @@ impl PullJournal {
     pub fn open(folder: &Path, api: &str, runtime: &str) -> Result<PullJournal, FleetError> {
         let jobs = folder.join(JOBS);
         fs::create_dir_all(&jobs).map_err(FleetError::file("make", &jobs))?;
-        let path = folder.join(LOCK);
-        let lock = File::options().create(true).append(true).open(&path);
-        let lock = lock.map_err(FleetError::file("write", &path))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(FleetError::Refused(format!(
-                "another rtscope is using {}: wait until it ends, or stop it",
-                folder.display()
-            )));
-        }
+        let lock = locked(&folder.join(LOCK))?;
         let cursor = read_cursor(&folder.join(CURSOR), api, runtime)?;
         let path = folder.join(STEPS);
-        let mut file = appended(&path)?;
+        let log = StepLog::open(path.clone())?;
         let text = fs::read(&path).map_err(FleetError::file("read", &path))?;
-        // A line that a killed process left half written must not swallow the next one.
-        if !text.is_empty() && !text.ends_with(b"\n") {
-            file.write_all(b"\n").map_err(FleetError::file("write", &path))?;
-        }
         let mut journal = PullJournal {
             folder: folder.to_owned(),
-            file,
+            log,
             _lock: lock,
             cursor,
             jobs: Vec::new(),
@@ -215,11 +204,8 @@ impl PullJournal {
     ///
     /// The disk is full, for example: then the job must not go on.
     pub fn step(&mut self, node: &str, step: PullStep) -> Result<(), FleetError> {
-        let at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let line = Line { at, node: node.to_owned(), step };
-        let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
-        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(FleetError::file("write", self.folder.join(STEPS)))?;
+        let line = Line { at: now(), node: node.to_owned(), step };
+        self.log.add(&line)?;
         self.take(node, line.step);
         Ok(())
     }
@@ -247,13 +233,9 @@ impl PullJournal {
         let old = String::from_utf8_lossy(&old);
         let text: String = old.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
         store(&path, text.as_bytes())?;
-        self.file = appended(&path)?;
+        self.log = StepLog::open(path)?;
         Ok(())
     }
-}
-
-fn appended(path: &Path) -> Result<File, FleetError> {
-    File::options().create(true).append(true).open(path).map_err(FleetError::file("write", path))
 }
 
 /// Reads how far the events were read; of a lab that is new, the beginning.

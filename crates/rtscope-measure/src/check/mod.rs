@@ -25,6 +25,7 @@ pub use self::events::{Trace, read as read_trace};
 use crate::{
     environment::{Stat, value},
     interrupt::Interrupt,
+    processes::Processes,
     ps,
     trace::{Instance, Recording, TraceError},
 };
@@ -100,7 +101,7 @@ pub fn run(options: &CheckOptions, interrupt: &Interrupt) -> Result<Observation,
     let mut running = Running::start(options)?;
     running.settle(options, interrupt)?;
     let tree = &options.tree;
-    let before = family(tree, running.pid);
+    let before = Processes::read(tree).family(running.pid);
     if before.is_empty() {
         return Err(CheckError::NoProcess(running.pid));
     }
@@ -178,25 +179,6 @@ impl Followed {
         self.trace.lost = self.recording.finish(|event| self.trace.see(event))?;
         Ok((self.trace, self.sources))
     }
-}
-
-/// A process and its descendants.
-pub(crate) fn family(tree: &Tree, root: u32) -> BTreeSet<u32> {
-    let parents: BTreeMap<u32, u32> = tree
-        .list("proc")
-        .iter()
-        .filter_map(|name| name.parse::<u32>().ok())
-        .filter_map(|pid| {
-            let stat = tree.read_bytes(format!("proc/{pid}/stat")).ok()?;
-            Some((pid, Stat::parse(&stat)?.parent))
-        })
-        .collect();
-    let belongs = |pid: u32| {
-        let chain = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-        // A chain of parents ends at 0; a number that was used again could make it a ring.
-        chain.take(parents.len() + 1).any(|pid| pid == root)
-    };
-    parents.keys().copied().filter(|pid| belongs(*pid)).collect()
 }
 
 /// What `/proc` says of the threads at an instant.
@@ -358,19 +340,5 @@ mod tests {
         let why = started.expect_err("an instance without files");
         assert!(why.to_string().contains("can't write"), "{why}");
         assert!(why.to_string().contains("trace_clock"), "{why}");
-    }
-
-    #[test]
-    fn a_family_is_a_process_and_its_descendants() {
-        let fake = FakeTree::new();
-        for (pid, parent) in [(1, 0), (40, 1), (41, 40), (42, 41), (50, 1), (60, 61), (61, 60)] {
-            let stat = format!(
-                "{pid} (x) S {parent} 1 1 0 -1 64 7 0 2 0 5 6 0 0 20 -5 1 0 42 0 0 \
-                                0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 3 0 0 0 0 0\n"
-            );
-            fake.file(&format!("proc/{pid}/stat"), &stat);
-        }
-        assert_eq!(family(&fake.tree, 40), [40, 41, 42].into());
-        assert!(family(&fake.tree, 7).is_empty());
     }
 }

@@ -37,9 +37,10 @@ pub use self::{
     own_threads::{OwnThreads, Pauses},
 };
 use crate::{
-    check::{self, CheckError, Running, family},
+    check::{self, CheckError, Running},
     environment,
     interrupt::Interrupt,
+    processes::Processes,
     trace::{Instance, KernelSymbols, Recording, TraceError, foreign::TraceDatError},
 };
 
@@ -179,7 +180,7 @@ pub fn run(options: &ExplainOptions, interrupt: &Interrupt) -> Result<ExplainLoo
     running.settle(look, interrupt)?;
     let pid = running.pid();
     let mut watch = Watch::start(&look.tree, options.keep.clone())?;
-    let mut processes = family(&look.tree, pid);
+    let mut processes = Processes::read(&look.tree).family(pid);
     if processes.is_empty() {
         return Err(CheckError::NoProcess(pid).into());
     }
@@ -195,7 +196,7 @@ pub fn run(options: &ExplainOptions, interrupt: &Interrupt) -> Result<ExplainLoo
         thread::sleep(LOOK.min(look.duration.saturating_sub(watch.begin.elapsed())));
         watch.read()?;
         if searched.elapsed() >= SEARCH {
-            processes = family(&look.tree, pid);
+            processes = Processes::read(&look.tree).family(pid);
             searched = Instant::now();
         }
         if running.has_ended() {

@@ -1,18 +1,15 @@
 //! Finding processes that a load's command has started, wherever they have gone since.
 
-use std::{collections::BTreeMap, fs};
+use std::fs;
+
+use rtscope_sys::tree::Tree;
 
 use super::worker::LIMITS;
+use crate::processes::Processes;
 
 fn all() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// The parent of a process, from the text of its `stat` file: the second field after the name,
-/// which is in brackets and may hold any character.
-fn parent_of(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether a process of this group waits in the kernel and can't be ended, as for a disk; from the
@@ -25,26 +22,17 @@ fn waits_in(group: u32, stat: &str) -> bool {
 
 /// How many processes of a group wait in the kernel.
 pub(super) fn waiting(group: u32) -> usize {
-    let stat = |pid| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    all().filter(|&pid| waits_in(group, &stat(pid))).count()
+    let stat = |pid| fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    all().filter(|&pid| waits_in(group, &String::from_utf8_lossy(&stat(pid)))).count()
 }
 
-/// Every process below a process, children before their own children.
+/// Every process below a process, those before the ones that they started.
 pub(super) fn descendants(ancestor: u32) -> Vec<u32> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for pid in all() {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if let Some(parent) = parent_of(&stat) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = children.remove(&ancestor).unwrap_or_default();
-    let mut next = 0;
-    while next < found.len() {
-        found.extend(children.remove(&found[next]).unwrap_or_default());
-        next += 1;
-    }
-    found
+    let all = Processes::read(&Tree::default());
+    let mut below: Vec<u32> =
+        all.family(ancestor).into_iter().filter(|pid| *pid != ancestor).collect();
+    below.sort_by_key(|pid| all.ancestors(*pid).count());
+    below
 }
 
 /// Every process that has inherited a load's mark in its environment.
@@ -62,12 +50,6 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-
-    #[test]
-    fn a_name_with_brackets_does_not_hide_the_parent() {
-        assert_eq!(parent_of("12 (a) b (c)) S 7 12 12 0"), Some(7));
-        assert_eq!(parent_of("12 (cut"), None);
-    }
 
     #[test]
     fn only_a_process_of_the_group_that_waits_in_the_kernel_counts() {

@@ -5,11 +5,13 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use rtscope_model::stat::{Count, Counted, CountedRun};
+use rtscope_sys::process;
 
 use super::{StatError, failure, run_to_end};
 
@@ -20,6 +22,29 @@ pub struct Simulator {
     pub version: String,
     /// Where it writes its counts.
     folder: PathBuf,
+}
+
+/// Beginning of the names of the simulator's folders; the number of a process is behind it.
+const FOLDER: &str = "rtscope-simulated-";
+
+/// Makes a folder for the counts, and removes those of processes that were killed.
+fn make_folder(below: &Path) -> Result<PathBuf, StatError> {
+    let owner = |path: &Path| fs::symlink_metadata(path).map(|found| found.uid()).ok();
+    for entry in fs::read_dir(below).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
+        let is_left = process.is_some_and(|id| {
+            id == std::process::id() || !Path::new("/proc").join(id.to_string()).exists()
+        });
+        if is_left && owner(&path) == Some(process::user()) {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+    let folder = below.join(format!("{FOLDER}{}", std::process::id()));
+    fs::create_dir(&folder).map_err(|error| {
+        StatError::Simulator(format!("can't make {}: {error}", folder.display()))
+    })?;
+    Ok(folder)
 }
 
 impl Simulator {
@@ -39,10 +64,7 @@ impl Simulator {
             })
         })?;
         let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let folder = std::env::temp_dir().join(format!("rtscope-simulated-{}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| {
-            StatError::Simulator(format!("can't make {}: {error}", folder.display()))
-        })?;
+        let folder = make_folder(&std::env::temp_dir())?;
         Ok(Simulator { version, folder })
     }
 

@@ -151,9 +151,12 @@ fn stream(
     let start = Instant::now();
     let mut bytes = 0;
     loop {
-        match data.read(&mut room)? {
-            0 => break,
-            count => bytes += count as u64,
+        match data.read(&mut room) {
+            Ok(0) => break,
+            Ok(count) => bytes += count as u64,
+            // As after Ctrl-Z and `fg`.
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
         }
         if start.elapsed() > limit {
             let text = "the sender did not finish in time";

@@ -70,7 +70,14 @@ pub(super) fn send(stream: &mut TcpStream, what: &impl Serialize) -> io::Result<
 pub(super) fn hear<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     let mut byte = [0];
-    while stream.read(&mut byte)? == 1 {
+    loop {
+        match stream.read(&mut byte) {
+            Ok(1) => {}
+            Ok(_) => break,
+            // As after Ctrl-Z and `fg`.
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        }
         if byte[0] == b'\n' {
             return serde_json::from_slice(&line).map(Some).map_err(io::Error::from);
         }

@@ -58,6 +58,9 @@ pub enum TraceError {
     },
 }
 
+/// The most instances that one process makes.
+const INSTANCES_MAX: u32 = 10_000;
+
 /// A tracing instance, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
@@ -78,13 +81,21 @@ impl Instance {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let place = TracefsFolder::find(tree).ok_or_else(|| unusable(tree))?;
         remove_left_in(tree, &place.folder);
-        let number = COUNT.fetch_add(1, Relaxed);
-        let folder = format!("{}/instances/{NAME}{}-{number}", place.folder, std::process::id());
-        let path = tree.path(&folder);
-        fs::create_dir(&path).map_err(|cause| match cause.kind() {
-            io::ErrorKind::PermissionDenied => TraceError::Permission,
-            _ => TraceError::File { operation: "make", path, cause },
-        })?;
+        let folder = loop {
+            let number = COUNT.fetch_add(1, Relaxed);
+            let folder =
+                format!("{}/instances/{NAME}{}-{number}", place.folder, std::process::id());
+            let path = tree.path(&folder);
+            match fs::create_dir(&path) {
+                Ok(()) => break folder,
+                // Of one with our number that was killed, in a container where that is always the same.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < INSTANCES_MAX => {}
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(TraceError::Permission);
+                }
+                Err(cause) => return Err(TraceError::File { operation: "make", path, cause }),
+            }
+        };
         // From here on, dropping it removes the instance.
         let (tree, enabled, symbols) = (tree.clone(), Vec::new(), None);
         let instance = Instance { tree, folder, enabled, symbols, place };

@@ -4,10 +4,11 @@
 //! Hz. The program makes the wave until it is killed, and exits with a message when it can't.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -303,6 +304,32 @@ fn find(program: &str) -> Option<PathBuf> {
 pub struct RunningSubject {
     child: Child,
     name: String,
+    /// What it said on standard error so far, and who reads it. A full pipe would stop the subject.
+    said: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+/// So much of what a subject says is kept.
+const SAID_MAX: usize = 8 * 1024;
+
+/// For so long is waited for the last words of a subject that has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Reads what a subject says until nobody can say more.
+fn read_all(mut errors: impl io::Read, said: &Mutex<Vec<u8>>) {
+    let mut room = [0; 1024];
+    loop {
+        match errors.read(&mut room) {
+            Ok(0) => return,
+            Ok(count) => {
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                let free = SAID_MAX - said.len();
+                said.extend(&room[..count.min(free)]);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
 }
 
 impl RunningSubject {
@@ -318,13 +345,16 @@ impl RunningSubject {
     ) -> Result<RunningSubject, WaveError> {
         let failed = |why: String| WaveError::Subject { subject: name.to_owned(), why };
         line.reset();
-        let child = command
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| failed(e.to_string()))?;
-        let mut running = RunningSubject { child, name: name.to_owned() };
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let (errors, to) = (child.stderr.take(), said.clone());
+        let reader = thread::spawn(move || errors.into_iter().for_each(|pipe| read_all(pipe, &to)));
+        let mut running = RunningSubject { child, name: name.to_owned(), said, reader };
         let until = Instant::now() + START_LIMIT;
         while line.changes() == 0 && !line.is_high() {
             running.check()?;
@@ -354,11 +384,13 @@ impl RunningSubject {
     /// When it has ended, with what it said.
     pub fn check(&mut self) -> Result<(), WaveError> {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(()) };
-        let mut said = String::new();
-        if let Some(errors) = &mut self.child.stderr {
-            let _ = std::io::Read::read_to_string(errors, &mut said);
+        // What it started may go on and hold the pipe open.
+        let until = Instant::now() + LAST_WORDS;
+        while !self.reader.is_finished() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
         }
-        let why = format!("it ended ({status}): {}", said.trim());
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = format!("it ended ({status}): {}", String::from_utf8_lossy(&said).trim());
         Err(WaveError::Subject { subject: self.name.clone(), why })
     }
 }

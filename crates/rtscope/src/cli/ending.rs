@@ -5,14 +5,13 @@ use std::{io, sync::OnceLock, thread, time::Duration};
 use rtscope_lab::tool;
 use rtscope_measure::interrupt::Interrupt;
 
+use crate::exit;
+
 /// How often is looked whether the user asked for the end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How long the step at hand may take to come back when its program has ended.
 const COMES_BACK_IN: Duration = Duration::from_secs(1);
-
-/// As a shell says it of a program that SIGINT ended.
-const INTERRUPTED: u8 = 130;
 
 /// What [`of_programs`] looks at.
 static WATCHED: OnceLock<Interrupt> = OnceLock::new();
@@ -33,7 +32,7 @@ fn wait_and_end(interrupt: &Interrupt) {
 
 /// The exit code of a verb that [`of_programs`] looks after and that didn't succeed, if it was interrupted.
 pub(super) fn of_interrupted() -> Option<u8> {
-    WATCHED.get().is_some_and(Interrupt::is_stopped).then_some(INTERRUPTED)
+    WATCHED.get().is_some_and(Interrupt::is_stopped).then_some(exit::INTERRUPTED)
 }
 
 /// An interruption ends the programs that run for us and then us, with a word on what is left.
@@ -45,7 +44,7 @@ pub(super) fn of_all(left: &'static str) -> io::Result<Ending> {
         thread::sleep(COMES_BACK_IN);
         // A step without a program of its own, as a copy of many files.
         note_interruption(left);
-        signal_hook::low_level::exit(i32::from(INTERRUPTED));
+        signal_hook::low_level::exit(i32::from(exit::INTERRUPTED));
     });
     Ok(Ending { interrupt, left })
 }
@@ -66,7 +65,7 @@ impl Ending {
     pub(super) fn code(&self) -> Option<u8> {
         self.interrupt.is_stopped().then(|| {
             note_interruption(self.left);
-            INTERRUPTED
+            exit::INTERRUPTED
         })
     }
 }

@@ -171,7 +171,7 @@ fn compared(args: &Args, earlier: &str, options: &RunOptions) -> anyhow::Result<
 /// A run of this program.
 pub(super) fn options(out: Option<&Path>, mut plan: Plan, interrupt: Interrupt) -> RunOptions {
     let findings = rtscope_measure::leave_out(&mut plan, &Tree::default()).into_iter().collect();
-    let wall_clock = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let wall_clock = record::wall_clock();
     RunOptions {
         folder: out.map_or_else(|| record::fresh_folder(&plan.name, &wall_clock), Path::to_owned),
         plan,

@@ -101,7 +101,7 @@ fn records(folders: &[String]) -> anyhow::Result<Records> {
 }
 
 fn publish(args: &Args, all: &FleetComparison) -> anyhow::Result<()> {
-    let wall_clock = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let wall_clock = record::wall_clock();
     let fresh = || record::fresh_folder("fleet-compare", &wall_clock);
     let out: PathBuf = args.out.as_deref().map_or_else(fresh, Path::to_owned);
     for place in &all.places {

@@ -28,6 +28,7 @@ use rtscope_fleet::{
 use signal_hook::consts::SIGINT;
 
 use crate::{
+    exit,
     failure::{Refused, lab_failure},
     history::RunPlace,
     record::bounded_text,
@@ -99,7 +100,11 @@ pub(super) fn records_in(folder: &Path) -> anyhow::Result<Vec<(PathBuf, RunPlace
 /// the runs go on at their places.
 fn listen() -> anyhow::Result<Arc<AtomicBool>> {
     let stopped = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, stopped.clone())?;
+    signal_hook::flag::register_conditional_shutdown(
+        SIGINT,
+        i32::from(exit::INTERRUPTED),
+        stopped.clone(),
+    )?;
     signal_hook::flag::register(SIGINT, stopped.clone())?;
     Ok(stopped)
 }

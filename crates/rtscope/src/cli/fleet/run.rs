@@ -114,7 +114,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = args.shape.plan(args.plan.as_deref(), plans::DEFAULT)?;
     let places = args.chosen.read()?;
-    let wall_clock = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let wall_clock = record::wall_clock();
     let name = format!("fleet-{}", plan.name);
     let out = args.out.clone().unwrap_or_else(|| record::fresh_folder(&name, &wall_clock));
     let file = args.chosen.places.canonicalize().unwrap_or_else(|_| args.chosen.places.clone());

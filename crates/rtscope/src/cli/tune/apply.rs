@@ -307,7 +307,7 @@ fn apply(args: &Args, settings: &BTreeMap<String, String>) -> anyhow::Result<Exi
         }
         Some((program, _)) if interrupt.is_stopped() => {
             note!("interrupted, so {program} was not started");
-            Ok(ExitCode::from(INTERRUPTED))
+            Ok(ExitCode::from(exit::INTERRUPTED))
         }
         Some((program, words)) => start(program, words, settings.contains_key("shield"))
             .and_then(|child| wait(child, &forwarded)),
@@ -360,9 +360,6 @@ fn enter() -> bool {
     let cpus: Option<CpuSet> = hierarchies.filter_map(|at| shield::shielded(&tree, at)).next();
     cpus.is_some_and(|cpus| shield::enter(&cpus))
 }
-
-/// As a shell tells it of a program that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
 
 /// Waits for a program, and sends on to it what ends rtscope.
 fn wait(mut child: Child, forwarded: &ForwardedSignals) -> anyhow::Result<ExitCode> {

@@ -13,7 +13,6 @@ use rtscope_fleet::pull_lab::outcome::{PullStatus, TestOutcome};
 use rtscope_lab::{
     boot::Ending,
     brought::Brought,
-    cache::Cache,
     error::LabError,
     kernel_ref::KernelRef,
     lab::{Host, Lab},
@@ -27,7 +26,7 @@ use serde_json::Value;
 
 use super::PullLab;
 use crate::{
-    cli::{export::with_files, this_program},
+    cli::{export::with_files, lab::cache_at, this_program},
     failure::{Refused, error_text},
     record::{self, Additions, JudgedRecord},
 };
@@ -95,7 +94,7 @@ fn in_lab(
         modules_from: files.modules.clone(),
         ..GuestOptions::default()
     };
-    let cache = of.args.cache.as_ref().map_or_else(Cache::default, Cache::at);
+    let cache = cache_at(of.args.cache.as_ref());
     let mut lab = Lab::open(options, program(of, files.arch)?, cache)?;
     let host = Host { guard: of.guard, stop, note: &|_| {}, news: &|_| {} };
     let asked = KernelRef::parse(&format!("job=path={}", files.kernel.display()))?;

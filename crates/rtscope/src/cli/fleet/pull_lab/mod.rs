@@ -154,7 +154,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     loop {
         let is_clean = lab.turn(&mut journal)?;
         if stop() {
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(ExitCode::from(exit::INTERRUPTED));
         }
         if args.once {
             return Ok(ExitCode::from(if is_clean { exit::PASS } else { exit::ERROR }));
@@ -162,9 +162,6 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         lab.wait(Duration::from_nanos(args.every.0));
     }
 }
-
-/// As a shell says it of a program that SIGINT ended.
-const INTERRUPTED: u8 = 130;
 
 fn check(args: &Args) -> anyhow::Result<()> {
     for address in
