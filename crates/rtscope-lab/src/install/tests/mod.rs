@@ -289,28 +289,6 @@ fn the_way_back_can_be_broken_off_anywhere() {
 }
 
 #[test]
-fn two_processes_do_not_change_one_root_at_a_time() {
-    let case = Case::new();
-    let root = case.root("root", LAYOUTS[0]);
-    let before = snapshot(&root);
-    let other = FolderLock::of(&root).expect("a folder").expect("free");
-    let wish = wish(&case.kernel, &root, LAYOUTS[0]);
-    let refused = [
-        install(&wish, &mut Steps::default(), &mut quiet).map(drop),
-        rollback(&root, None, &mut Steps::default(), &mut quiet).map(drop),
-        set_parameters(&root, LAYOUTS[0], "quiet", &mut Steps::default(), &mut quiet).map(drop),
-        remove_parameters(&root, &mut Steps::default(), &mut quiet).map(drop),
-    ];
-    for outcome in refused {
-        let said = outcome.expect_err("locked").to_string();
-        assert!(said.starts_with("another rtscope is changing the kernels"), "{said}");
-    }
-    assert!(snapshot(&root) == before);
-    drop(other);
-    install(&wish, &mut Steps::default(), &mut quiet).expect("free again");
-}
-
-#[test]
 fn a_new_installation_clears_a_broken_one_away() {
     let case = Case::new();
     for layout in LAYOUTS {

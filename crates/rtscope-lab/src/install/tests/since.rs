@@ -159,3 +159,25 @@ fn beside_a_kernel_that_boots_once_the_default_stays() {
     remove_parameters(&root, &mut Steps::default(), &mut quiet).expect("back");
     assert!(snapshot(&root) == before);
 }
+
+#[test]
+fn two_processes_do_not_change_one_root_at_a_time() {
+    let case = Case::new();
+    let root = case.root("root", LAYOUTS[0]);
+    let before = snapshot(&root);
+    let other = FolderLock::of(&root).expect("a folder").expect("free");
+    let wish = wish(&case.kernel, &root, LAYOUTS[0]);
+    let refused = [
+        install(&wish, &mut Steps::default(), &mut quiet).map(drop),
+        rollback(&root, None, &mut Steps::default(), &mut quiet).map(drop),
+        set_parameters(&root, LAYOUTS[0], "quiet", &mut Steps::default(), &mut quiet).map(drop),
+        remove_parameters(&root, &mut Steps::default(), &mut quiet).map(drop),
+    ];
+    for outcome in refused {
+        let said = outcome.expect_err("locked").to_string();
+        assert!(said.starts_with("another rtscope is changing the kernels"), "{said}");
+    }
+    assert!(snapshot(&root) == before);
+    drop(other);
+    install(&wish, &mut Steps::default(), &mut quiet).expect("free again");
+}
