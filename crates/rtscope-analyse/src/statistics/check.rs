@@ -339,6 +339,15 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    #[test]
+    fn a_timer_has_expired_from_its_instant_on() {
+        let timer = |expires_ns| Timer { started_ns: 1_000 * MS, expires_ns, relative: false };
+        assert!(timer(1_010 * MS).has_expired(1_010 * MS - 1_000));
+        assert!(!timer(1_010 * MS).has_expired(1_010 * MS - 1_001));
+        let of_the_wall_clock = timer(1_000 * MS + DECADE_NS + 1);
+        assert!(of_the_wall_clock.has_expired(1_010 * MS) && !timer(DECADE_NS).has_expired(MS));
+    }
+
     /// A thread that is woken `latency` late, computes for `work`, and starts its next timer.
     struct Thread {
         events: Vec<ThreadEvent>,

@@ -221,6 +221,15 @@ mod tests {
     }
 
     #[test]
+    fn classes_follow_each_other_and_hold_all() {
+        let values = (0..4_000).map(|n| 1_000 + n * n % 700_000);
+        let histogram = histogram(values);
+        let classes = classes(&histogram);
+        assert!(classes.windows(2).all(|pair| pair[0].high_ns == pair[1].low_ns), "{classes:?}");
+        assert_eq!(classes.iter().map(|class| class.count).sum::<f64>(), 4_000.0);
+    }
+
+    #[test]
     fn two_humps_are_found_where_they_are() {
         let mut random = Random::new(5);
         let values: Vec<u64> = (0..100_000)

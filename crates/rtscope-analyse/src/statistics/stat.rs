@@ -254,6 +254,7 @@ mod tests {
         // Deviation 10, three runs: 4.3027 * 10 / sqrt(3).
         assert_eq!((found.mean, found.deviation), (100.0, Some(10.0)));
         assert!((found.high.expect("an interval") - 124.841).abs() < 1e-2, "{found:?}");
+        assert!((found.low.expect("an interval") - 75.159).abs() < 1e-2, "{found:?}");
         let rate = mean(&all, StatFigure::BranchMissRate).clone().expect("a rate");
         assert_eq!((rate.mean, rate.low, rate.high), (0.25, Some(0.25), Some(0.25)));
         assert_eq!(mean(&all, StatFigure::CpusUsed).clone().expect("a share").mean, 0.5);

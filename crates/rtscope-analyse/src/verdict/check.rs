@@ -9,7 +9,10 @@ use rtscope_model::{
 
 use crate::{
     number::counted,
-    statistics::check::{Rhythm, SleepForm, rhythm},
+    statistics::{
+        check::{Rhythm, SleepForm, rhythm},
+        slope::Slope,
+    },
 };
 
 /// What the user expects of the program.
@@ -174,7 +177,7 @@ fn relative_sleep(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) 
         named(seen.thread),
         Nanos(median as u64),
         Nanos((share * HOUR_NS) as u64),
-        drift(rhythm)
+        drift_text(rhythm.drift)
     );
     let advice = "add the period to the last instant and sleep until that: clock_nanosleep with TIMER_ABSTIME, in C++ sleep_until, in Ada delay until";
     Some(Finding::new("relative-sleep", Weight::Warning, text).advise(advice))
@@ -183,8 +186,8 @@ fn relative_sleep(seen: &ObservedProgram<'_>, _: &Observation, _: &Expectation) 
 const HOUR_NS: f64 = 3.6e12;
 
 /// The drift with long delays included, as far as it is known.
-fn drift(rhythm: &Rhythm) -> String {
-    let Some(slope) = rhythm.drift else { return String::new() };
+fn drift_text(drift: Option<Slope>) -> String {
+    let Some(slope) = drift else { return String::new() };
     let in_an_hour = |share: f64| Nanos((share.max(0.0) * HOUR_NS).round() as u64);
     match slope.half {
         Ok(half) => format!(
@@ -334,6 +337,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::statistics::slope::NoInterval;
 
     const MS: u64 = 1_000_000;
 
@@ -384,6 +388,18 @@ mod tests {
 
     fn fifo_80() -> Expectation {
         Expectation { policy: Some((Policy::Fifo, Some(80))), period_ns: Some(10 * MS) }
+    }
+
+    #[test]
+    fn a_drift_is_told_for_an_hour() {
+        let slope = |half| Slope { value: 1e-6, half };
+        let told = |half| drift_text(Some(slope(half)));
+        assert_eq!(
+            told(Ok(4e-7)),
+            "With all observed delays, the drift is 3.6 ms per hour (95 % interval 2.16 ms to 5.04 ms)"
+        );
+        assert!(told(Err(NoInterval::Few)).starts_with("The effect of long delays is not known"));
+        assert_eq!(drift_text(None), "");
     }
 
     #[test]

@@ -192,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupt_s_remedy_is_that_of_its_kind() {
+        let of = |name: &str, part: &str| assert!(interrupt_remedy(name).contains(part), "{name}");
+        of("IRQ 24 (eth0)", "smp_affinity_list");
+        of("rescheduling, from another CPU", "sends it");
+        of(&format!("{NMI} (watchdog)"), "nmi_watchdog=0");
+        of("thermal", "what else runs on this CPU");
+    }
+
+    #[test]
     fn culprits_are_added_up_by_name_and_small_ones_left_out() {
         let hog = |tid: u32| format!("hog-{tid} (real-time priority 99)");
         let (first, second) = (hog(41), hog(42));

@@ -23,6 +23,17 @@ fn buckets(case: &Value) -> Vec<Interval> {
     case["buckets"].as_array().expect("buckets").iter().map(bin).collect()
 }
 
+#[test]
+fn a_level_of_a_flat_shape_is_that_of_gumbel() {
+    let level = |shape: f64| {
+        Extreme { location: 5.0, scale: 2.0, shape, log_likelihood: 0.0 }.level(1_000.0)
+    };
+    let gumbel = 5.0 + 2.0 * 1_000f64.ln();
+    assert!((level(0.0) - gumbel).abs() < 1e-9, "{}", level(0.0));
+    assert!((level(1e-6) - gumbel).abs() < 1e-3 && level(0.1) > gumbel && level(-0.1) < gumbel);
+    assert!(takes_longer().contains(&format!("at least {BLOCKS_MIN} slices")));
+}
+
 fn near(name: &str, found: f64, reference: &Value, unit: f64, tolerance: f64) {
     let reference = reference.as_f64().expect("a number") * unit;
     assert!((found - reference).abs() <= tolerance, "{name}: {found}, SciPy has {reference}");

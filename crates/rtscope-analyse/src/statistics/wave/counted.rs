@@ -49,7 +49,7 @@ fn of_pair(pair: &[CountReading], wanted_hz: f64) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::point::Try, *};
 
     const MS: u64 = 1_000_000;
 
@@ -85,5 +85,14 @@ mod tests {
         let none = judge(&readings(|_| 7), 1_000.0, 0.1);
         assert_eq!((none.edges, none.frequency_hz, none.is_within), (0, None, false));
         assert_eq!(judge(&[], 1_000.0, 0.1).edges, 0);
+    }
+
+    #[test]
+    fn a_try_is_judged_by_its_count_and_refused_without_one() {
+        let of = |changes: &dyn Fn(u64) -> u64| Try::judge_count(&readings(changes), 500.0, 0.01);
+        let counted = of(&|ms| ms);
+        assert!(counted.within && counted.refused.is_none(), "{counted:?}");
+        let silent = of(&|_| 0);
+        assert!(!silent.within && silent.refused.is_some(), "{silent:?}");
     }
 }

@@ -208,6 +208,16 @@ fn a_blind_scope_is_told_from_a_wave_that_is_too_fast() {
 }
 
 #[test]
+fn few_deviations_and_no_period_have_no_spectrum() {
+    let deviation =
+        |number| spectrum::Deviation { number, at_ns: number as f64 * 1e6, tie_ns: 1.0 };
+    let deviations = |count: u64| (0..count).map(deviation).collect::<Vec<_>>();
+    assert!(spectrum::spectrum(&deviations(3), 1e6).is_empty());
+    assert!(spectrum::spectrum(&deviations(500), 0.0).is_empty());
+    assert!(!spectrum::spectrum(&deviations(500), 1e6).is_empty());
+}
+
+#[test]
 fn a_rhythm_of_the_lateness_is_a_line_of_its_frequency_and_amplitude() {
     // 100 ns of sine with a 16th of the wave's 100 kHz; some edges are hidden.
     let sine = |n: u64| 100.0 * (std::f64::consts::TAU * n as f64 / 16.0).sin();

@@ -251,6 +251,25 @@ mod tests {
     }
 
     #[test]
+    fn small_shares_of_all_work_are_not_named() {
+        let process =
+            |pid, kernel, cpu_ns| BusyProcess { pid, name: "x".to_owned(), kernel, cpu_ns };
+        let work = OtherWork {
+            span_ns: SPAN_NS,
+            kernel_ns: 900_000_000,
+            others_ns: 100_000_000,
+            cpus: vec![BusyCpu { cpu: 0, threads_ns: 1_000_000_000 }],
+            // A hundredth of all is 10 ms: the second one is smaller. 95 ms of others have no name.
+            processes: vec![process(7, true, 900_000_000), process(8, false, 5_000_000)],
+            ..OtherWork::default()
+        };
+        let text = work_text(&work, &CpuSet::default());
+        assert!(text.ends_with(", kernel threads 45 %: x (7) 900 ms"), "{text}");
+        let more = OtherWork { kernel_ns: 800_000_000, ..work };
+        assert!(work_text(&more, &CpuSet::default()).ends_with("all other processes 95 ms"));
+    }
+
+    #[test]
     fn a_few_clock_ticks_prove_nothing() {
         let run = used(0, [99, 99, 99], &[]).edit(|event| {
             if let Event::OtherWork(work) = event {

@@ -543,3 +543,11 @@ fn the_parts_of_a_path_are_in_the_order_of_time() {
     };
     assert_eq!(paths.parts(), [1, 2, 3, 4, 5].map(Some));
 }
+
+#[test]
+fn a_processor_without_a_preempt_count_has_no_function_that_changes_it() {
+    // add w1, w1, #1: it would change a count elsewhere.
+    let add = 0x1100_0421_u32.to_le_bytes();
+    assert_eq!(Processor::Arm64.second_argument(&add), None);
+    assert!(Processor::Arm64.changes_count(KERNEL, &add, 0).is_none());
+}
