@@ -34,6 +34,21 @@ fn a_level_of_a_flat_shape_is_that_of_gumbel() {
     assert!(takes_longer().contains(&format!("at least {BLOCKS_MIN} slices")));
 }
 
+#[test]
+fn the_largest_value_is_held_against_all_others() {
+    let bucket = |low: f64, count: f64| Interval { low, high: low + 1.0, count };
+    for (count, buckets) in [(1.0, 1), (3.0, 2)] {
+        let seen = std::cell::Cell::new((0, 0.0));
+        let chance = |others: &[Interval], largest: f64, all: f64| {
+            assert_eq!((largest, all), (9.0, 5.0 + count));
+            seen.set((others.len(), others.iter().map(|bucket| bucket.count).sum()));
+            None
+        };
+        let _ = has_one_cause(&[bucket(1.0, 5.0), bucket(9.0, count)], "maxima", chance);
+        assert_eq!(seen.get(), (buckets, 4.0 + count));
+    }
+}
+
 fn near(name: &str, found: f64, reference: &Value, unit: f64, tolerance: f64) {
     let reference = reference.as_f64().expect("a number") * unit;
     assert!((found - reference).abs() <= tolerance, "{name}: {found}, SciPy has {reference}");

@@ -208,6 +208,16 @@ fn a_blind_scope_is_told_from_a_wave_that_is_too_fast() {
 }
 
 #[test]
+fn an_edge_far_from_its_place_is_still_the_next_one_of_its_stretch() {
+    let mut edges = steady(20, 1_000);
+    edges[7] += 400;
+    let (_, run, errors, _) = phase::errors(&[edges]).expect("a run");
+    let numbers: Vec<u64> = run.iter().map(|edge| edge.0).collect();
+    assert_eq!(numbers, (0..20).collect::<Vec<u64>>());
+    assert!(errors[7] > 300.0 && errors[6].abs() < 50.0, "{errors:?}");
+}
+
+#[test]
 fn few_deviations_and_no_period_have_no_spectrum() {
     let deviation =
         |number| spectrum::Deviation { number, at_ns: number as f64 * 1e6, tie_ns: 1.0 };
