@@ -158,7 +158,12 @@ pub fn keep(hold: &Hold, stop: &dyn Fn() -> bool) -> Result<(), FleetError> {
     }
     let attended = attend(hold, &ends);
     if attended.is_err() {
-        // Whoever asks learns that the run was cut.
+        // Whoever asks learns that the run was cut; without a log, that it never began.
+        let has_begun = hold.path(LOG).exists();
+        if !has_begun {
+            hold.remove()?;
+            return attended;
+        }
         drop(lock);
     }
     while !ends() {

@@ -112,8 +112,9 @@ fn compiled(source: PluginSource, cache: &Cache, interface: u8) -> Result<PathBu
     }
     tool::require(&[Need::of("cc", "gcc")])?;
     fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
-    let part = |kind: &str| folder.join(format!("{name}-{}.{kind}", std::process::id()));
-    let (code, object) = (part("c"), part("part"));
+    let process = std::process::id();
+    let code = folder.join(format!("{name}-{process}.c"));
+    let object = folder.join(format!("{name}.part{process}"));
     fs::write(&code, text).map_err(LabError::file("write", &code))?;
     let mut compiler = Command::new("cc");
     compiler.args(FLAGS).arg(version).arg("-o").arg(&object).arg(&code);

@@ -1,7 +1,7 @@
 //! The guests' file systems in the cache: each build of the program makes another, so old ones go.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -66,18 +66,19 @@ pub(crate) fn store(
     Ok((path, held))
 }
 
-/// Whether a file has the name of an image.
-pub(crate) fn is_one(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "cpio")
+/// Whether somebody holds an image. Where a file system has no locks, nobody does.
+pub(crate) fn is_in_use(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// Removes images that were not used for a time, and then the longest unused until the others have no more
 /// than so many bytes. Those in use stay.
-pub(crate) fn sweep(folder: &Path, unused: Duration, bytes_max: u64) {
+fn sweep(folder: &Path, unused: Duration, bytes_max: u64) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let image = |entry: fs::DirEntry| {
         let (path, there) = (entry.path(), entry.metadata().ok()?);
-        is_one(&path).then_some((there.modified().ok()?, there.len(), path))
+        let is_image = path.extension().is_some_and(|extension| extension == "cpio");
+        is_image.then_some((there.modified().ok()?, there.len(), path))
     };
     let mut images: Vec<_> = entries.filter_map(image).collect();
     images.sort();

@@ -64,7 +64,10 @@ pub fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
         let (path, copied) = (from.join(&name), to.join(&name));
         if path.is_dir() {
             copy(&path, &copied)?;
-        } else if let Some(bytes) = read_file(&path)? {
+        } else {
+            // One that vanished meanwhile would be missing in a record that is called whole.
+            let vanished = || LabError::file("read", &path)(std::io::ErrorKind::NotFound.into());
+            let bytes = read_file(&path)?.ok_or_else(vanished)?;
             fs::write(&copied, bytes).map_err(LabError::file("write", &copied))?;
         }
     }

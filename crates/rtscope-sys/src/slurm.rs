@@ -18,7 +18,7 @@ pub const ENDED: [&str; 10] = [
 
 /// Variables of Slurm describe the job that this process may run in, or are defaults for options, and would change what its
 /// programs do. Those of sbatch are the user's own.
-const VARIABLES: [&str; 3] = ["SLURM_", "SQUEUE_", "SCANCEL_"];
+const VARIABLES: [&str; 4] = ["SLURM_", "SQUEUE_", "SCANCEL_", "SINFO_"];
 
 /// Those that say where Slurm is.
 const KEPT: [&str; 4] = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_CLUSTERS"];

@@ -148,6 +148,9 @@ pub(crate) fn default_file() -> anyhow::Result<PathBuf> {
 fn renew(connection: &mut Connection) -> rusqlite::Result<()> {
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i32 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version >= VERSION {
+        return Ok(());
+    }
     for step in [TABLES, SINCE_1, SINCE_2].iter().skip(usize::try_from(version).unwrap_or(0)) {
         change.execute_batch(step)?;
     }

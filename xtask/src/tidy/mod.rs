@@ -107,7 +107,8 @@ pub(crate) fn run() -> Result<bool> {
         n => println!("tidy: {n} problems"),
     }
     let is_formatted = crate::shell::cargo().args(["fmt", "--all", "--check"]).status()?.success();
-    Ok(problems.is_empty() && is_formatted && crate::formats::run(&["--check"])?)
+    let are_described = crate::formats::run(&["--check"])?;
+    Ok(problems.is_empty() && is_formatted && are_described)
 }
 
 /// The source that lists the verbs of the command line.

@@ -1,6 +1,6 @@
 //! One rtscope at a time unpacks a source or works on a kernel's objects.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -27,7 +27,10 @@ impl Cache {
     ///
     /// The lock's file can't be made. Where a file system has no locks, nothing is locked.
     pub fn lock(&self, part: &str, report: &mut Report<'_>) -> Result<Lock, LabError> {
-        let file = self.lock_file(part)?;
+        let folder = self.root().join("locks");
+        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+        let path = folder.join(part);
+        let file = File::create(&path).map_err(LabError::file("write", &path))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             step(report, "waiting for another rtscope that works on the same source or kernel");
             while flock(&file, FlockOperation::LockExclusive) == Err(Errno::INTR) {}
@@ -37,23 +40,11 @@ impl Cache {
         Ok(Lock { _file: file })
     }
 
-    /// Locks a part of the cache; none if another rtscope works there.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Cache::lock).
-    pub(super) fn try_lock(&self, part: &str) -> Result<Option<Lock>, LabError> {
-        let file = self.lock_file(part)?;
-        let is_taken =
-            flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
-        Ok((!is_taken).then_some(Lock { _file: file }))
-    }
-
-    fn lock_file(&self, part: &str) -> Result<File, LabError> {
-        let folder = self.root().join("locks");
-        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
-        let path = folder.join(part);
-        File::create(&path).map_err(LabError::file("write", &path))
+    /// Whether another rtscope works on any part of the cache.
+    pub(super) fn is_locked(&self) -> bool {
+        let locks = fs::read_dir(self.root().join("locks")).into_iter().flatten().flatten();
+        let mut files = locks.filter_map(|entry| File::open(entry.path()).ok());
+        files.any(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 }
 

@@ -177,8 +177,24 @@ impl Default for Cache {
 /// Folder of the guests' file systems.
 pub(crate) const IMAGES: &str = "images";
 
-/// Folders in which somebody may hold a lock on what they contain.
-const LOCKED: [&str; 3] = ["downloads", "trees", "build"];
+/// Folders whose content somebody needs who fetches or builds a kernel.
+const BUILT_FROM: [&str; 4] = ["downloads", "trees", "build", "kernels"];
+
+/// Folders in which killed processes may have left something half-done.
+const SWEPT: [&str; 8] =
+    ["downloads", "kernels", IMAGES, "unpacked", "modules", "symbols", "plugin", "cyclictest"];
+
+/// Removes a file, or a folder with all that is in it. Another process may be faster.
+fn remove(path: &Path) -> io::Result<()> {
+    let removed = match path.is_dir() && !path.is_symlink() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    match removed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
 
 fn is_alive(process: u32) -> bool {
     Path::new("/proc").join(process.to_string()).exists()
@@ -195,6 +211,8 @@ pub(crate) fn publish(
     fill: impl FnOnce(&Path) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     let part = folder.with_extension(format!("part{}", std::process::id()));
+    // In a container, a killed process had the same number.
+    let _ = fs::remove_dir_all(&part);
     let made = fs::create_dir_all(&part)
         .map_err(LabError::file("make", &part))
         .and_then(|()| fill(&part))
@@ -281,46 +299,36 @@ impl Cache {
     /// Removes what killed ones of us left half-done: named by a process that is gone, and a day old, for
     /// that process may be in another container.
     pub fn sweep(&self) {
-        let of = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-        for room in of(&self.root) {
-            for entry in of(&room.path()).chain([room]) {
-                let gone =
-                    maker(&entry.file_name().to_string_lossy()).is_some_and(|id| !is_alive(id));
-                let modified = entry.metadata().and_then(|there| there.modified()).ok();
-                let age = modified.and_then(|at| at.elapsed().ok());
-                if gone && age.is_some_and(|age| age > LEFT_AFTER) {
-                    let path = entry.path();
-                    let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
-                }
+        let rooms = SWEPT.iter().map(|room| self.root.join(room)).chain([self.root.clone()]);
+        let entries = rooms.filter_map(|room| fs::read_dir(room).ok()).flatten().flatten();
+        for entry in entries {
+            if maker(&entry.file_name().to_string_lossy()).is_none_or(is_alive) {
+                continue;
+            }
+            let modified = entry.metadata().and_then(|there| there.modified()).ok();
+            if modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER) {
+                let _ = remove(&entry.path());
             }
         }
     }
 
-    /// Deletes what is in a folder of the cache, but what another rtscope uses or is making: how many of these there are.
+    /// Deletes what is in a folder of the cache, except what another rtscope uses or is making. Returns how many entries
+    /// stay.
     ///
     /// # Errors
     ///
     /// Something can't be removed.
     pub fn prune(&self, room: &str) -> Result<usize, LabError> {
         let folder = self.root.join(room);
-        if room == IMAGES {
-            images::sweep(&folder, Duration::ZERO, 0);
-        }
+        let is_needed = BUILT_FROM.contains(&room) && self.is_locked();
         let mut left = 0;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            // The locks of these have the names of what they lock.
-            let lock = match LOCKED.contains(&room) {
-                true => Some(self.try_lock(name.strip_suffix(".part").unwrap_or(&name))?),
-                false => None,
-            };
-            let is_taken = matches!(lock, Some(None));
-            if is_taken || maker(&name).is_some_and(is_alive) || images::is_one(&path) {
+            let path = entry.path();
+            let is_made = maker(&entry.file_name().to_string_lossy()).is_some_and(is_alive);
+            if is_needed || is_made || room == IMAGES && images::is_in_use(&path) {
                 left += 1;
-            } else if path.is_dir() && !path.is_symlink() {
-                fs::remove_dir_all(&path).map_err(LabError::file("remove", &path))?;
             } else {
-                fs::remove_file(&path).map_err(LabError::file("remove", &path))?;
+                remove(&path).map_err(LabError::file("remove", &path))?;
             }
         }
         Ok(left)
@@ -429,14 +437,15 @@ mod tests {
             (make(cache.build_dir("aa").join("o")), make(cache.tree("bb").join("c")));
         let lock = cache.lock("aa", &mut |_| {}).expect("locked");
         assert_eq!(cache.prune(IMAGES).expect("pruned"), 2);
-        assert_eq!(
-            [held, free, at_work, left].map(|path| path.exists()),
-            [true, false, true, false]
-        );
-        assert_eq!(["build", "trees"].map(|room| cache.prune(room).expect("pruned")), [1, 0]);
-        assert_eq!([build, unpacked].map(|path| path.exists()), [true, false]);
+        let is_there = [&held, &free, &at_work, &left].map(|path| path.exists());
+        assert_eq!(is_there, [true, false, true, false]);
+        // Who builds needs the source.
+        let all = || ["build", "trees", "records"].map(|room| cache.prune(room).expect("pruned"));
+        assert_eq!(all(), [1, 1, 0]);
+        assert!(build.exists() && unpacked.exists());
         drop((in_use, lock));
-        assert_eq!(["build", "records"].map(|room| cache.prune(room).expect("pruned")), [0, 0]);
+        assert_eq!((cache.prune(IMAGES).expect("pruned"), all()), (1, [0, 0, 0]));
+        assert!(!held.exists() && !build.exists() && !unpacked.exists());
     }
 
     #[test]

@@ -27,6 +27,9 @@ const TELLS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// For how long an engine may fail to answer.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
+/// After what time refused tasks are submitted again, at first and later.
+const AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)];
+
 /// How a drive ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriveEnd {
@@ -119,6 +122,7 @@ impl OrderDrive<'_> {
         let mut tried: BTreeMap<EngineTask, Tried> = BTreeMap::new();
         let (began, mut answered) = (Instant::now(), Instant::now());
         let mut teller = Teller::default();
+        let (mut refusal, mut has_begun) = (None::<Refusal>, false);
         loop {
             if (self.host.stop)() {
                 return Ok(DriveEnd::Left(self.engine.leave()));
@@ -137,7 +141,24 @@ impl OrderDrive<'_> {
                         teller.last(&self.progress(&survey, &[]), self.host);
                         return Ok(DriveEnd::Done);
                     }
-                    self.submit(due, live.is_empty(), &mut tried)?;
+                    if refusal.as_ref().is_none_or(|refusal| refusal.is_over(live.len())) {
+                        let (accepted, refused) = self.submit(due, &mut tried);
+                        has_begun |= accepted > 0;
+                        let at_work = live.len() + accepted;
+                        refusal = match refused {
+                            None => None,
+                            Some(e) if at_work > 0 => {
+                                Some(Refusal::after(refusal, &e, at_work, self.host))
+                            }
+                            Some(e) if !has_begun => return Err(e),
+                            // What is done is worth telling.
+                            Some(e) => {
+                                (self.host.note)(&e.to_string());
+                                self.engine.finish();
+                                return Ok(DriveEnd::Done);
+                            }
+                        };
+                    }
                 }
                 Err(e) if answered.elapsed() > PATIENCE => return Err(e),
                 Err(e) => teller.no_answer(&e, self.host),
@@ -205,37 +226,31 @@ impl OrderDrive<'_> {
         (!MatrixOrder::is_pinned(self.out, &kernel)).then_some(EngineTask::Kernel(by))
     }
 
-    /// Submits lists of tasks in pieces that the engine takes. What it refuses comes again later, while others are at
-    /// work: a task that the engine refuses was not tried.
+    /// Submits lists of tasks in pieces that the engine takes: how many it took, and why it refused others. A task that it
+    /// refuses was not tried.
     fn submit(
         &mut self,
         lists: Vec<(Option<EngineTask>, Vec<EngineTask>)>,
-        is_idle: bool,
         tried: &mut BTreeMap<EngineTask, Tried>,
-    ) -> Result<(), LabError> {
-        let mut is_first = is_idle;
+    ) -> (usize, Option<LabError>) {
+        let (mut accepted, mut refused) = (0, None);
         for (before, tasks) in lists {
-            let refused = self.submit_list(before, &tasks, &mut is_first, tried);
-            match refused {
-                Err(e) if is_first => return Err(e),
-                Err(e) => (self.host.note)(&format!("{e}; rtscope tries again later")),
-                Ok(()) => {}
-            }
+            refused = self.submit_list(before, &tasks, &mut accepted, tried).err().or(refused);
         }
-        Ok(())
+        (accepted, refused)
     }
 
     fn submit_list(
         &mut self,
         before: Option<EngineTask>,
         tasks: &[EngineTask],
-        is_first: &mut bool,
+        accepted: &mut usize,
         tried: &mut BTreeMap<EngineTask, Tried>,
     ) -> Result<(), LabError> {
         let mut submit = |engine: &mut dyn Engine, tasks: &[EngineTask], after| {
             let submission = SubmittedBatches::write(self.out, tasks.to_vec())?;
-            engine.submit(&submission, after)?;
-            *is_first = false;
+            engine.submit(&submission, after).inspect_err(|_| submission.remove(self.out))?;
+            *accepted += tasks.len();
             tasks.iter().for_each(|task| tried.entry(*task).or_default().times += 1);
             Ok(submission.number)
         };
@@ -245,6 +260,36 @@ impl OrderDrive<'_> {
         };
         let max = self.engine.tasks_max()?.max(1);
         tasks.chunks(max).try_for_each(|piece| submit(self.engine, piece, after).map(drop))
+    }
+}
+
+/// What an engine refused while others are at work: it is submitted again when one of these has ended, or after a time.
+struct Refusal {
+    text: String,
+    at_work: usize,
+    pause: Duration,
+    since: Instant,
+}
+
+impl Refusal {
+    fn after(
+        earlier: Option<Refusal>,
+        error: &LabError,
+        at_work: usize,
+        host: &Host<'_>,
+    ) -> Refusal {
+        let text = error.to_string();
+        let known = earlier.filter(|earlier| earlier.text == text);
+        if known.is_none() {
+            (host.note)(&format!("{text}; rtscope tries again later"));
+        }
+        let [first, longest] = AGAIN_AFTER;
+        let pause = known.map_or(first, |known| (known.pause * 2).min(longest));
+        Refusal { text, at_work, pause, since: Instant::now() }
+    }
+
+    fn is_over(&self, live: usize) -> bool {
+        live < self.at_work || self.since.elapsed() >= self.pause
     }
 }
 
@@ -342,8 +387,10 @@ mod tests {
         began: usize,
         made: RefCell<BTreeMap<String, u32>>,
         max: usize,
-        /// How many submissions it refuses while a task runs, as Slurm does above a limit of jobs.
-        refuses: u32,
+        /// How many tasks it takes at a time, as Slurm with a limit of jobs. Each look ends one of them.
+        jobs: Option<usize>,
+        /// How often it refused one.
+        refusals: usize,
     }
 
     impl Paper<'_> {
@@ -380,8 +427,8 @@ mod tests {
             after: Option<usize>,
         ) -> Result<(), LabError> {
             assert!(tasks.tasks.len() <= self.max, "more than it takes");
-            if self.refuses > 0 && !self.waiting.is_empty() {
-                self.refuses -= 1;
+            if self.jobs.is_some_and(|jobs| self.waiting.len() >= jobs) {
+                self.refusals += 1;
                 return Err(LabError::Refused("QOSMaxSubmitJobPerUserLimit".to_owned()));
             }
             self.waiting.extend(&tasks.tasks);
@@ -390,12 +437,16 @@ mod tests {
         }
 
         fn live(&mut self) -> Result<Vec<LiveTask>, LabError> {
-            if self.refuses > 0 {
+            if self.jobs.is_some() {
                 let live = |task: &EngineTask| LiveTask {
                     task: *task,
                     is_running: true,
                     reason: String::new(),
                 };
+                if !self.waiting.is_empty() {
+                    let ends = self.waiting.remove(0);
+                    self.perform(ends);
+                }
                 return Ok(self.waiting.iter().map(live).collect());
             }
             let tasks = std::mem::take(&mut self.waiting);
@@ -444,7 +495,8 @@ mod tests {
             began: 0,
             made: RefCell::default(),
             max: 64,
-            refuses: 0,
+            jobs: None,
+            refusals: 0,
         }
     }
 
@@ -503,13 +555,16 @@ mod tests {
     #[test]
     fn what_an_engine_refuses_was_not_tried() {
         let folder = tempfile::tempdir().expect("a folder");
-        let order = order(&["one", "two", "three"], 1).keep(folder.path()).expect("kept");
+        let kernels = ["one", "two", "three", "four", "five"];
+        let order = order(&kernels, 1).keep(folder.path()).expect("kept");
         let none = |_: usize| false;
         let mut full = paper(&order, folder.path(), &none);
-        (full.max, full.refuses) = (1, TRIES);
-        drive(&mut full, vec![None; 3]);
-        assert_eq!(full.refuses, 0);
-        assert_eq!(order.survey(folder.path()).count(CellState::Whole), 15);
+        (full.max, full.jobs) = (1, Some(1));
+        drive(&mut full, vec![None; kernels.len()]);
+        assert_eq!((full.got.len(), full.refusals), (5, 4));
+        assert_eq!(order.survey(folder.path()).count(CellState::Whole), 25);
+        let lists = folder.path().join(crate::engine::ORDER).join("submissions");
+        assert_eq!(fs::read_dir(lists).expect("a folder").count(), 5, "only those that were taken");
     }
 
     #[test]

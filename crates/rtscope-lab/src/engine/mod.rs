@@ -67,6 +67,11 @@ impl SubmittedBatches {
         Ok(submission)
     }
 
+    /// Removes the list: no engine took it.
+    fn remove(&self, out: &Path) {
+        let _ = fs::remove_file(SubmittedBatches::path(out, self.number));
+    }
+
     /// Reads a list of tasks.
     ///
     /// # Errors

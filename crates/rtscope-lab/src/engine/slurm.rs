@@ -67,7 +67,7 @@ impl Slurm {
     /// Slurm isn't here, or doesn't answer.
     pub fn nodes() -> Result<usize, LabError> {
         tool::require(&[Need::of("sinfo", "slurm-client")])?;
-        let mut command = Command::new("sinfo");
+        let mut command = program("sinfo");
         command.args(["--noheader", "--Node", "--format=%N", "--states=idle,alloc,mix"]);
         let names: BTreeSet<String> =
             tool::output(&mut command)?.lines().map(|line| line.trim().to_owned()).collect();
@@ -127,7 +127,9 @@ impl Engine for Slurm {
         if let Some(dependency) = self.dependency(tasks, after) {
             command.arg(format!("--dependency={dependency}"));
         }
-        let said = tool::output(command.arg(&script))?;
+        let said = tool::output(command.arg(&script)).inspect_err(|_| {
+            let _ = fs::remove_file(&script);
+        })?;
         let job = said.trim().split(';').next().unwrap_or_default().to_owned();
         self.live_jobs.insert(job.clone());
         self.jobs.insert(tasks.number, job);

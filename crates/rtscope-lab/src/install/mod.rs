@@ -29,11 +29,12 @@ mod u_boot_menu;
 
 use std::{
     collections::BTreeMap,
-    fs,
-    os::unix::fs::MetadataExt,
+    fs::{self, File},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 use self::{
@@ -286,9 +287,26 @@ fn check_space(wish: &Wish<'_>, changes: &[Change]) -> Result<(), LabError> {
     }
 }
 
-/// Locks a root against other processes that change its kernels. They would undo what is half done.
-fn lock(root: &Path) -> Result<FolderLock, LabError> {
-    FolderLock::of(root)?.ok_or_else(|| {
+/// What stands for the kernels of the running system. Everybody may lock `/` itself.
+const LOCK: &str = "/run/rtscope-kernels.lock";
+
+/// Locks a root against other processes that change its kernels. They would undo what is half done. Who may not write the
+/// lock's file can't change the system's kernels.
+fn lock(root: &Path) -> Result<Option<FolderLock>, LabError> {
+    let locked = match root == Path::new("/") {
+        false => FolderLock::of(root)?,
+        true => {
+            let mut options = File::options();
+            options
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .custom_flags(OFlags::NOFOLLOW.bits() as i32);
+            let Ok(file) = options.open(LOCK) else { return Ok(None) };
+            FolderLock::with(file)
+        }
+    };
+    locked.map(Some).ok_or_else(|| {
         LabError::Refused(format!(
             "another rtscope is changing the kernels or boot parameters of {}: wait until it has ended",
             root.display()

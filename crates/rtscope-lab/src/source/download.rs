@@ -55,7 +55,7 @@ pub(super) fn bring(
     step(report, format!("downloading {name}{how}"));
     match complete(from, &part, report).and_then(|()| check(&part, sha256)) {
         // What was resumed may have changed on the server since: once more, from the start.
-        Err(LabError::Checksum { .. } | LabError::Program { .. }) if resumed > 0 => {
+        Err(error) if resumed > 0 && is_other(&error) => {
             step(report, format!("downloading {name} again, from the start"));
             fs::remove_file(&part).map_err(LabError::file("remove", &part))?;
             complete(from, &part, report)?;
@@ -66,6 +66,18 @@ pub(super) fn bring(
     }
     fs::rename(&part, &path).map_err(LabError::file("rename", &part))?;
     Ok(path)
+}
+
+/// Whether what was resumed is no beginning of what the server has: another checksum, or the server refuses to go on from
+/// there (curl's exit codes 33 and 36, status 416).
+fn is_other(error: &LabError) -> bool {
+    match error {
+        LabError::Checksum { .. } => true,
+        LabError::Program { status, said, .. } => {
+            status.ends_with(": 33") || status.ends_with(": 36") || said.contains("416")
+        }
+        _ => false,
+    }
 }
 
 fn complete(from: &str, part: &Path, report: &mut Report<'_>) -> Result<(), LabError> {

@@ -290,6 +290,8 @@ fn git(
         let mut git = Command::new("git");
         git.env("GIT_HTTP_LOW_SPEED_LIMIT", "1")
             .env("GIT_HTTP_LOW_SPEED_TIME", download::STALLED_AFTER_S);
+        // In the background it would keep the lock.
+        git.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]);
         tool::output(git.arg("--git-dir").arg(&repository).args(words))
     };
     // FETCH_HEAD is what was fetched last, by whomever.

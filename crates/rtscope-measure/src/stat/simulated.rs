@@ -8,6 +8,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use rtscope_model::stat::{Count, Counted, CountedRun};
@@ -27,24 +28,31 @@ pub struct Simulator {
 /// Beginning of the names of the simulator's folders; the number of a process is behind it.
 const FOLDER: &str = "rtscope-simulated-";
 
-/// Makes a folder for the counts, and removes those of processes that were killed.
+/// A folder that is so old is nobody's.
+const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// Makes a folder for the counts, and removes those that killed processes left.
 fn make_folder(below: &Path) -> Result<PathBuf, StatError> {
-    let owner = |path: &Path| fs::symlink_metadata(path).map(|found| found.uid()).ok();
     for entry in fs::read_dir(below).into_iter().flatten().flatten() {
-        let (name, path) = (entry.file_name(), entry.path());
-        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
-        let is_left = process.is_some_and(|id| {
-            id == std::process::id() || !Path::new("/proc").join(id.to_string()).exists()
-        });
-        if is_left && owner(&path) == Some(process::user()) {
-            let _ = fs::remove_dir_all(path);
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER));
+        let Some(found) = entry.metadata().ok().filter(|_| is_ours) else { continue };
+        let age = found.modified().ok().and_then(|at| at.elapsed().ok());
+        if found.uid() == process::user() && age.is_some_and(|age| age > LEFT_AFTER) {
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
-    let folder = below.join(format!("{FOLDER}{}", std::process::id()));
-    fs::create_dir(&folder).map_err(|error| {
+    let failed = |folder: &Path, error| {
         StatError::Simulator(format!("can't make {}: {error}", folder.display()))
-    })?;
-    Ok(folder)
+    };
+    for number in 0_u32.. {
+        let folder = below.join(format!("{FOLDER}{}-{number}", std::process::id()));
+        match fs::create_dir(&folder) {
+            // In another container, a process may have the same number.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map_err(|e| failed(&folder, e)).map(|()| folder),
+        }
+    }
+    Err(failed(below, io::ErrorKind::AlreadyExists.into()))
 }
 
 impl Simulator {

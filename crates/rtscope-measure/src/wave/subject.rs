@@ -309,7 +309,7 @@ pub struct RunningSubject {
     reader: JoinHandle<()>,
 }
 
-/// So much of what a subject says is kept.
+/// So much of what a subject says is kept, the last of it.
 const SAID_MAX: usize = 8 * 1024;
 
 /// For so long is waited for the last words of a subject that has ended.
@@ -323,8 +323,9 @@ fn read_all(mut errors: impl io::Read, said: &Mutex<Vec<u8>>) {
             Ok(0) => return,
             Ok(count) => {
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                let free = SAID_MAX - said.len();
-                said.extend(&room[..count.min(free)]);
+                said.extend(&room[..count]);
+                let beyond = said.len().saturating_sub(SAID_MAX);
+                said.drain(..beyond);
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
@@ -407,6 +408,21 @@ impl Drop for RunningSubject {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_of_a_subject_that_said_much_are_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let line = MemoryLine::open(folder.path(), "chatty").expect("a line");
+        let mut chatty = Command::new("sh");
+        // More than a pipe holds. The child holds the pipe open.
+        let script = "yes chatter | head -c 200000 >&2; sleep 60 & echo no motor >&2; exit 3";
+        process::bind_to_us(chatty.args(["-c", script]), true);
+        let said = match RunningSubject::start("chatty", &mut chatty, &line) {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("it makes no edge"),
+        };
+        assert!(said.contains("exit status: 3") && said.ends_with("no motor"), "{said}");
+    }
 
     #[test]
     fn all_is_ours_and_each_that_has_its_tool_or_says_what_it_lacks() {

@@ -16,6 +16,7 @@ use rtscope_lab::{
         journal::{CellStep, TaskJournal, TaskLine},
         order::MatrixOrder,
     },
+    error::LabError,
     kernel_ref::KernelRef,
     kernel_under_test::is_to_build,
     options::GuestOptions,
@@ -128,7 +129,13 @@ fn prepared(out: &Path, order: &MatrixOrder, asked: &KernelRef) -> anyhow::Resul
 fn build(order: &MatrixOrder, name: &str, more: &[&str]) -> anyhow::Result<String> {
     let mut build = Command::new(env::current_exe()?);
     build.args(["kernel", "build", name, "--json", "--cache"]).arg(&order.cache).args(more);
-    let manifest: Value = serde_json::from_str(&tool::output_aloud(&mut build)?)?;
+    let said = match tool::output_aloud(&mut build) {
+        Err(LabError::Program { status, .. }) => {
+            bail!("`rtscope kernel build {name}` failed ({status})")
+        }
+        other => other?,
+    };
+    let manifest: Value = serde_json::from_str(&said)?;
     let key = manifest["key"].as_str().context("`rtscope kernel build` names no key")?;
     Ok(key.to_owned())
 }

@@ -46,6 +46,8 @@ pub(in crate::cli) enum Verb {
     },
     /// Delete records and images, or other parts of the cache by name
     ///
+    /// Images in use stay. While another rtscope fetches or builds a kernel, so do sources, builds and kernels.
+    ///
     /// Examples:
     ///   rtscope lab cache prune
     ///   rtscope lab cache prune downloads trees
