@@ -8,7 +8,7 @@ use rtscope_model::{
     event::{Event, Stamped},
     finding::Weight,
     plan::Plan,
-    time::Nanos,
+    time::{Nanos, Rounding},
     verdict::Verdict,
 };
 
@@ -164,13 +164,23 @@ fn figures(summary: &Summary) -> Option<String> {
     let told = |sum: &&Sum| sum.recorded > 0 || sum.open_ns > 0;
     let sums = || summary.lanes.iter().map(|(_, sum)| sum).filter(told);
     let worst = sums().max_by_key(|sum| sum.worst_ns())?;
-    let least = if worst.is_at_least() { "at least " } else { "" };
+    let (least, max) = match worst.is_at_least() {
+        true => ("at least ", Nanos(worst.worst_ns()).rounded(Rounding::Down).to_string()),
+        false => ("", Nanos(worst.worst_ns()).to_string()),
+    };
     let missed: u64 = sums().map(|sum| sum.missed).sum();
-    let mut text = format!("      max {least}{}, missed {missed}", Nanos(worst.worst_ns()));
-    let open = summary.lanes.iter().filter(|(_, sum)| sum.awaits);
-    let open: Vec<&str> = open.map(|(label, _)| label.as_str()).collect();
-    if !open.is_empty() {
-        text += &format!(", a wake-up unanswered on {}", open.join(", "));
+    let mut text = format!("      max {least}{max}, missed {missed}");
+    let labels = |is_one: fn(&Sum) -> bool| {
+        let lanes = summary.lanes.iter().filter(|(_, sum)| is_one(sum));
+        lanes.map(|(label, _)| label.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    for (what, lanes) in [
+        ("a wake-up unanswered on", labels(|sum| sum.awaits)),
+        ("nothing heard of", labels(|sum| sum.is_unheard)),
+    ] {
+        if !lanes.is_empty() {
+            text += &format!(", {what} {lanes}");
+        }
     }
     Some(text)
 }
@@ -250,13 +260,35 @@ mod tests {
             let slice = slice(thread, 0, Layout::default(), &[4_000]);
             Event::Slice(Slice { end_ns: end_ms * 1_000_000, ..slice })
         };
+        at(2_000, seen(1, 2_000));
+        // Thread 1 has answered since its slice.
+        at(2_100, Script::live(Some(0), 2, 3_000, 2_100 * 1_000_000));
         at(5_000, seen(0, 5_000));
-        at(5_000, seen(1, 2_000));
         let bounds = Some(Bounds { from_ns: 0, to_ns: 5_000_000_000 });
         at(5_010, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
         at(5_200, Script::live(None, 2, 3_000, 5_200 * 1_000_000));
-        let expected = "      max at least 3.2 s, missed 0, a wake-up unanswered on CPU 1";
+        let expected = "      max at least 3.09 s, missed 0, a wake-up unanswered on CPU 1";
         assert_eq!(said, ["[1/3] rest: 5 s", expected]);
+        assert_eq!(unheard(), "      max 4 us, missed 0, nothing heard of CPU 1");
+    }
+
+    /// What is said of a phase in which one of two threads gave no sign: its first expiry may be yet to come.
+    fn unheard() -> String {
+        let mut lines = Lines::new(&plan(), false);
+        let mut said = Vec::new();
+        let mut at = |ms: u64, event| {
+            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
+        };
+        at(0, session_started(0, 2));
+        at(0, thread_placed(0, 0));
+        at(0, thread_placed(1, 1));
+        at(0, Event::PhaseStarted { cell: 0, name: "rest".to_owned() });
+        let end_ns = 5_000_000_000;
+        at(5_000, Event::Slice(Slice { end_ns, ..slice(0, 0, Layout::default(), &[4_000]) }));
+        let bounds = Some(Bounds { from_ns: 0, to_ns: end_ns });
+        at(5_010, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
+        at(5_200, Script::live(None, 2, 3_000, 5_200 * 1_000_000));
+        said.pop().expect("a line")
     }
 
     #[test]

@@ -66,9 +66,7 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
     all.grain_ns = grain_ns;
     sums.iter().for_each(|sum| all.merge(sum));
     let limits_ns = limits_ns(record, phase, &all.measured);
-    let start_ns = slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0);
-    let end_ns = slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0);
-    let duration_ns = end_ns.saturating_sub(start_ns);
+    let duration_ns = duration_ns(record, cell, slices);
     let modes = modes::find(&all.measured);
     let tail =
         tail::estimate(slices, &all.measured, &all.blocks, duration_ns, &modes, !missed_is_known);
@@ -89,6 +87,23 @@ fn summary_of(record: &Record, cell: u32, slices: &[&Slice]) -> CellSummary {
         modes,
         tail,
     }
+}
+
+/// How long a cell lasted: between its bounds, as far as the record has them. The activations at its ends may lie far apart
+/// or be missing.
+fn duration_ns(record: &Record, cell: u32, slices: &[&Slice]) -> u64 {
+    let bounds = record.events.iter().rev().find_map(|stamped| match &stamped.event {
+        Event::PhaseEnded { cell: ended, bounds, .. } if *ended == cell => *bounds,
+        _ => None,
+    });
+    let (from_ns, to_ns) = match bounds {
+        Some(bounds) => (bounds.from_ns, bounds.to_ns),
+        None => (
+            slices.iter().map(|slice| slice.start_ns).min().unwrap_or(0),
+            slices.iter().map(|slice| slice.end_ns).max().unwrap_or(0),
+        ),
+    };
+    to_ns.saturating_sub(from_ns)
 }
 
 /// The threads of the session that ran a cell, and any other that left slices there.

@@ -29,7 +29,7 @@ const READ_WHOLE: [&str; 7] = [
 const READ: [&str; 4] = [guest::FAILURES, guest::GPIO, guest::START, CONFIG];
 
 /// Files that rtscope writes into a record's folder beside what the guest sent.
-const MADE_HERE: [&str; 12] = [
+const MADE_HERE: [&str; 13] = [
     INPUTS,
     LOG,
     CONSOLE,
@@ -42,6 +42,7 @@ const MADE_HERE: [&str; 12] = [
     "accepted.json",
     "explain.json",
     "explain.html",
+    "explain-compare.html",
 ];
 
 /// So much of a text is shown where two files differ.

@@ -83,6 +83,9 @@ pub struct Claim {
     pub per_second_high: Option<f64>,
     /// Pass: backed. Fail: refuted. Inconclusive: still open.
     pub verdict: Verdict,
+    /// An activation below the limit was never answered, so how long it would have waited isn't known.
+    #[serde(skip)]
+    pub is_unanswered: bool,
 }
 
 /// Wall time that backs "at most once in `interval`" with so many events.
@@ -282,6 +285,7 @@ impl ClaimWatch {
             per_second_low: end(events_surely, all).map_or(0.0, |ends| a_second(ends.0)),
             per_second_high: end(events, outside).map(|ends| a_second(ends.1)),
             verdict,
+            is_unanswered: false,
         }
     }
 
@@ -308,8 +312,19 @@ pub fn of_cell(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos
     }
     let threads = cell.threads.iter().filter_map(|row| row.thread);
     let mut watch = ClaimWatch::new(limit, once_in, record.layout_of(cell.cell), threads);
-    record.slices_of(cell.cell).for_each(|slice| watch.add(slice));
-    Some(watch.claim())
+    let mut last: BTreeMap<u32, &Slice> = BTreeMap::new();
+    for slice in record.slices_of(cell.cell) {
+        watch.add(slice);
+        let last = last.entry(slice.thread).or_insert(slice);
+        *last = if slice.end_ns > last.end_ns { slice } else { *last };
+    }
+    // A thread that answers later hands over a slice of that.
+    let is_unanswered = last
+        .values()
+        .any(|slice| slice.recorded == 0 && slice.missed > 0 && slice.frames.is_none());
+    let claim = Claim { is_unanswered, ..watch.claim() };
+    let is_open = is_unanswered && claim.verdict == Verdict::Pass;
+    Some(Claim { verdict: if is_open { Verdict::Inconclusive } else { claim.verdict }, ..claim })
 }
 
 impl Claim {
@@ -337,6 +352,11 @@ impl Claim {
                 .to_owned();
         }
         let seen = format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
+        if self.is_unanswered && self.left_ns() == 0 {
+            return format!(
+                "{seen}, but an activation was never answered, and how long it would have waited isn't known"
+            );
+        }
         let needed = Nanos(self.needed_ns).rounded(Rounding::Up);
         let window = Nanos(self.window_ns);
         let another = if self.events == 0 { "an event" } else { "another event" };
@@ -346,8 +366,8 @@ impl Claim {
         let unclear = match self.events - self.events_surely {
             0 => String::new(),
             _ => format!(
-                ". How many of them come together is not known, because a slice is longer than {window}: there were \
-                 {} to {} events. Next time, name the claim when you measure (--require), and see --slice",
+                ". How many of them come together is not known, because a slice is longer than {window} (see \
+                 --slice): there were {} to {} events",
                 self.events_surely, self.events
             ),
         };

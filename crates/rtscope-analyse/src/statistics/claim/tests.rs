@@ -58,6 +58,15 @@ fn a_cell_of_a_record_backs_leaves_open_or_refutes() {
     };
     let none = claimed(&[]);
     assert_eq!((none.verdict, none.latencies, none.wall_ns), (Verdict::Pass, 0, 5 * SECOND_NS));
+    let mut record = Run::new(plan, 1).cell(0, &[&[5_000; 5_000]]).end().record();
+    let (place, span_ns) =
+        ((0, rtscope_model::slice::Scope::Cell(0)), (5 * SECOND_NS, 5 * SECOND_NS + 1_000_000));
+    let waits = [100_000].into_iter();
+    record.slices.push(Slice::unanswered(place, Layout::default(), span_ns, 1, waits));
+    let cell = &judge(&record, &[]).cells[0];
+    let open = of_cell(&record, cell, LIMIT, Nanos::from_secs(1)).expect("a claim");
+    assert_eq!((open.verdict, open.events), (Verdict::Inconclusive, 0));
+    assert!(open.sentence().contains("never answered"), "{}", open.sentence());
     let one = claimed(&[2_500]);
     assert_eq!((one.verdict, one.latencies, one.events), (Verdict::Inconclusive, 1, 1));
     let always: Vec<usize> = (0..5_000).collect();
@@ -249,7 +258,7 @@ fn slices_longer_than_a_window_back_nothing_that_they_may_hide() {
     let claim = watch.claim();
     assert_eq!((claim.events, claim.events_surely, claim.verdict), (12, 1, Verdict::Inconclusive));
     let said = claim.sentence();
-    let expected = "because a slice is longer than 100 ms: there were 1 to 12 events";
+    let expected = "because a slice is longer than 100 ms (see --slice): there were 1 to 12 events";
     assert!(said.contains(expected), "{said}");
 }
 

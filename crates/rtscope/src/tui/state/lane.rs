@@ -59,8 +59,12 @@ pub(crate) struct Sum {
     pub(crate) open_ns: u64,
     /// The last of these still waits: its thread hasn't woken since in the phase.
     pub(crate) awaits: bool,
+    /// Nothing of the thread was heard in the phase.
+    pub(crate) is_unheard: bool,
     /// The first expiry that no slice has told of; 0 without a slice.
     end_ns: u64,
+    /// When it was last seen that the thread had answered; 0 before.
+    answered_ns: u64,
 }
 
 impl Sum {
@@ -77,11 +81,23 @@ impl Sum {
     /// Takes note of a wake-up that is still awaited now, of a thread of which nothing was heard up to the
     /// end of its phase.
     pub(super) fn look(&mut self, bounds: Bounds, interval_ns: u64, now_ns: u64) {
-        let due_ns = self.end_ns.max(bounds.from_ns);
-        if due_ns.saturating_add(2 * interval_ns) < bounds.to_ns {
-            self.open_ns = self.open_ns.max(now_ns.saturating_sub(due_ns));
-            self.awaits = true;
+        let heard_ns = self.end_ns.max(self.answered_ns);
+        // Its first expiry may be yet to come.
+        self.is_unheard = heard_ns == 0;
+        let due_ns = heard_ns.saturating_add(2 * interval_ns);
+        if self.is_unheard || due_ns >= bounds.to_ns {
+            return;
         }
+        self.awaits = true;
+        // Since the last slice, the thread may have answered unseen.
+        if self.answered_ns > 0 {
+            self.open_ns = self.open_ns.max(now_ns.saturating_sub(due_ns));
+        }
+    }
+
+    /// Takes note that the thread has answered since the last look.
+    pub(super) fn answer(&mut self, now_ns: u64) {
+        self.answered_ns = now_ns;
     }
 
     pub(super) fn add(&mut self, slice: &Slice) {

@@ -333,9 +333,13 @@ impl State {
 
     fn progress(&mut self, progress: &Progress) {
         (self.done, self.left_ns) = (progress.done.clamp(0.0, 1.0), progress.left_ns);
+        let is_running = progress.cell.is_some_and(|cell| self.running == Some(cell as usize));
         for live in &progress.threads {
             let nth = live.thread.wrapping_sub(self.first_thread) as usize;
-            if let Some(lane) = self.lanes.get_mut(nth) {
+            if let (Some(lane), Some(sum)) = (self.lanes.get_mut(nth), self.sums.get_mut(nth)) {
+                if is_running && live.recorded > lane.live.recorded {
+                    sum.answer(self.at_ns);
+                }
                 lane.live = *live;
             }
         }
