@@ -53,6 +53,7 @@ fn draw(runs: &[ComparedRun<'_>], choice: u64) {
             day: "2025-01-02".to_owned(),
             on: cell.name.clone(),
             value_ns: histogram.max_ns()?,
+            is_lower_end: cell.all.max_is_at_least(),
             histogram,
         })
     });

@@ -321,8 +321,7 @@ fn no_record(folder: &Path) -> LabError {
     records.sort();
     match records.first() {
         Some(first) => LabError::Refused(format!(
-            "{shown} holds {} records and isn't one itself: name one of its folders, for example {}",
-            records.len(),
+            "{shown} isn't a record, but a folder of records: name one of them, for example {}",
             first.display()
         )),
         None => {
@@ -475,6 +474,6 @@ mod tests {
             fs::write(out.path().join(name).join(INPUTS), inputs).expect("written");
         }
         let said = no_record(out.path()).to_string();
-        assert!(said.contains("holds 2 records") && said.ends_with("a-seed1"), "{said}");
+        assert!(said.contains("a folder of records") && said.ends_with("a-seed1"), "{said}");
     }
 }

@@ -4,18 +4,21 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rtscope_analyse::judgement::{CellSummary, Judgement};
+use rtscope_analyse::{
+    judgement::{CellSummary, Judgement},
+    statistics::quantile,
+};
 use rtscope_model::{
     event::Event,
     histogram::{Bin, Histogram, Layout, Unplaced},
     printable::printable,
     record::Record,
-    verdict::Verdict,
+    verdict::{Statistic, Verdict},
 };
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 /// Version of the tables, kept in the file's `user_version`.
-const VERSION: i32 = 3;
+const VERSION: i32 = 4;
 
 const TABLES: &str = "
 CREATE TABLE run (
@@ -61,6 +64,12 @@ ALTER TABLE run ADD COLUMN tags TEXT NOT NULL DEFAULT '';
 ALTER TABLE run ADD COLUMN model TEXT NOT NULL DEFAULT '';
 ";
 
+/// From version 3 to 4: how long an activation had waited at least that was never answered, if that is longer than each
+/// latency.
+const SINCE_3: &str = "
+ALTER TABLE cell ADD COLUMN waited_ns INTEGER NOT NULL DEFAULT 0;
+";
+
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -100,6 +109,19 @@ pub(crate) struct StoredCell {
     pub(crate) missed: Option<u64>,
     pub(crate) exposure_ns: u64,
     pub(crate) histogram: Histogram,
+    /// How long an activation had waited at least that was never answered; none if a latency is longer.
+    pub(crate) waited_ns: Option<u64>,
+}
+
+impl StoredCell {
+    /// A figure; none where the histogram lacks it. Whether it is only a lower end: the maximum, if an activation was never
+    /// answered.
+    pub(crate) fn figure(&self, statistic: Statistic) -> Option<(u64, bool)> {
+        match (statistic, self.waited_ns) {
+            (Statistic::Max, Some(waited_ns)) => Some((waited_ns, true)),
+            _ => quantile::statistic_ns(&self.histogram, statistic).map(|ns| (ns, false)),
+        }
+    }
 }
 
 /// Which runs: empty parts match all.
@@ -151,7 +173,9 @@ fn renew(connection: &mut Connection) -> rusqlite::Result<()> {
     if version >= VERSION {
         return Ok(());
     }
-    for step in [TABLES, SINCE_1, SINCE_2].iter().skip(usize::try_from(version).unwrap_or(0)) {
+    for step in
+        [TABLES, SINCE_1, SINCE_2, SINCE_3].iter().skip(usize::try_from(version).unwrap_or(0))
+    {
         change.execute_batch(step)?;
     }
     change.pragma_update(None, "user_version", VERSION)?;
@@ -306,7 +330,7 @@ impl Store {
     pub(crate) fn cells(&self, id: i64) -> anyhow::Result<Vec<StoredCell>> {
         let mut query = self.connection.prepare(
             "SELECT name, missed, exposure_ns, min_ns, max_ns, sum_ns, unit_ns, exact, bins,
-                    missed_is_known, unplaced, unplaced_from_ns
+                    missed_is_known, unplaced, unplaced_from_ns, waited_ns
              FROM cell WHERE run = ?1 ORDER BY cell",
         )?;
         let mut rows = query.query([id])?;
@@ -347,8 +371,8 @@ fn add_cell(
     let (row, histogram) = (&cell.all, &cell.all.histogram);
     change.execute(
         "INSERT INTO cell (run, cell, name, recorded, missed, exposure_ns, min_ns, max_ns, sum_ns,
-                           unit_ns, exact, bins, missed_is_known, unplaced, unplaced_from_ns)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                           unit_ns, exact, bins, missed_is_known, unplaced, unplaced_from_ns, waited_ns)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
         params![
             run,
             cell.cell,
@@ -365,6 +389,7 @@ fn add_cell(
             row.missed_is_known,
             signed(histogram.unplaced().count),
             signed(histogram.unplaced().from_ns),
+            signed(row.waited_ns().unwrap_or(0)),
         ],
     )?;
     Ok(())
@@ -404,7 +429,8 @@ fn cell(row: &Row<'_>) -> anyhow::Result<StoredCell> {
     let unplaced = Unplaced { count: unsigned(10)?, from_ns: unsigned(11)? };
     histogram.add_all(&bins, unplaced, unsigned(3)?, unsigned(4)?, sum_ns);
     let missed = if row.get(9)? { Some(unsigned(1)?) } else { None };
-    Ok(StoredCell { name: row.get(0)?, missed, exposure_ns: unsigned(2)?, histogram })
+    let waited_ns = Some(unsigned(12)?).filter(|ns| *ns > 0);
+    Ok(StoredCell { name: row.get(0)?, missed, exposure_ns: unsigned(2)?, histogram, waited_ns })
 }
 
 #[cfg(test)]
@@ -428,12 +454,15 @@ mod tests {
         for _ in 0..2 {
             let cells = Store::open(&file).expect("opens").cells(1).expect("cells");
             assert_eq!((cells.len(), cells[0].missed), (1, Some(1)));
+            assert_eq!(cells[0].figure(Statistic::Max), Some((7_000, false)));
+            let waits = StoredCell { waited_ns: Some(9_000), ..cells[0].clone() };
+            assert_eq!(waits.figure(Statistic::Max), Some((9_000, true)));
             assert_eq!((cells[0].histogram.count(), cells[0].histogram.unplaced().count), (3, 0));
         }
         let newer = Connection::open(&file).expect("a file");
         newer.pragma_update(None, "user_version", VERSION + 1).expect("a version");
         drop(newer);
         let refused = Store::open(&file).expect_err("a later version").to_string();
-        assert!(refused.contains("is of version 4; this rtscope reads version 3"), "{refused}");
+        assert!(refused.contains("is of version 5; this rtscope reads version 4"), "{refused}");
     }
 }

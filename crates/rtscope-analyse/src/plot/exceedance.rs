@@ -10,6 +10,7 @@ use rtscope_model::time::Rounding;
 use super::{
     NO_LATENCY, Plot, PlotKind, PlotOptions,
     edges::Edges,
+    histogram::max_of,
     scale::{Scale, Tick},
     scene::{Limit, PlottedCell, Scene},
     sheet::{Frame, Key, NO_HEADER, Readout, ReadoutPanel, Sample, Series, Sheet},
@@ -159,7 +160,11 @@ fn draw(scene: &Scene<'_>, options: &PlotOptions) -> String {
 
 fn keys(curves: &[Curve<'_>]) -> Vec<Key> {
     let key = |(number, curve): (usize, &Curve<'_>)| Key {
-        label: format!("{}, max {}", curve.cell.summary.name, time(curve.max_ns)),
+        label: format!(
+            "{}, max {}",
+            curve.cell.summary.name,
+            max_of(&curve.cell.summary.all, curve.max_ns)
+        ),
         ink: format!("k{}", curve.cell.ink),
         sample: Sample::Line(curve.cell.twin),
         toggles: Some(("curve", number)),

@@ -14,9 +14,10 @@ use super::{
     sheet::{Frame, HEADER, Key, Readout, ReadoutPanel, Sample, Series, Sheet},
     svg::Path,
     table::Table,
-    words::time,
+    words::{at_least, time},
 };
 use crate::{
+    judgement::FigureRow,
     number::{counted, grouped},
     statistics::quantile,
 };
@@ -52,8 +53,14 @@ fn headline(scene: &Scene<'_>) -> String {
     // A quantile is the upper edge of its bucket, which may lie beyond the maximum of a tool that cuts.
     let max_ns = histogram.max_ns().unwrap_or(0);
     let half = quantile::estimate(histogram, 500_000_000).map_or(0, |quantile| quantile.value_ns);
+    let wait = match cell.summary.all.waited_ns() {
+        None => String::new(),
+        Some(ns) => {
+            format!(". An activation that was never answered waited {} or more", at_least(ns))
+        }
+    };
     format!(
-        "Half of the wake-ups in {} came within {}, the latest after {}",
+        "Half of the wake-ups in {} came within {}, the latest after {}{wait}",
         cell.summary.name,
         time(half.min(max_ns)),
         time(max_ns)
@@ -222,11 +229,19 @@ fn x_name(edges: &Edges) -> &'static str {
     if edges.log { "latency (logarithmic; steps widen with it)" } else { "latency" }
 }
 
+/// The largest latency, or how long an unanswered activation waited at least.
+pub(super) fn max_of(row: &FigureRow, max_ns: u64) -> String {
+    match row.waited_ns() {
+        None => time(max_ns),
+        Some(ns) => format!("at least {}", at_least(ns)),
+    }
+}
+
 fn remark(cell: &PlottedCell<'_>) -> String {
     let row = &cell.summary.all;
     let Some(max_ns) = row.histogram.max_ns() else { return "nothing recorded".to_owned() };
     let deepest = row.quantiles.iter().rev().find(|quantile| quantile.high_ns.is_some());
-    let mut words = vec![format!("max {}", time(max_ns))];
+    let mut words = vec![format!("max {}", max_of(row, max_ns))];
     words.extend(deepest.map(|q| format!("{} {}", Statistic::Quantile(q.parts), time(q.value_ns))));
     words.push(format!("{} wake-ups", grouped(row.recorded)));
     if row.missed > 0 {

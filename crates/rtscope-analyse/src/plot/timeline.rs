@@ -13,7 +13,7 @@ use super::{
     sheet::{Frame, HEADER, Key, Readout, ReadoutPanel, Sample, Series, Sheet},
     svg::Path,
     table::Table,
-    words::{cut, instant, mean, time},
+    words::{at_least, cut, instant, mean, time},
 };
 use crate::number::grouped;
 
@@ -67,12 +67,28 @@ fn headline(scene: &Scene<'_>) -> String {
     match spikes(&scene.columns().columns).first() {
         None => NO_LATENCY.to_owned(),
         Some(worst) => format!(
-            "The worst wake-up, {} on {}, came {} into the run, in {}",
+            "The worst wake-up, {} on {}, came {} into the run, in {}{}",
             time(worst.latency_ns),
             scene.labels[worst.place],
             instant(worst.at_ns),
-            scene.cells[worst.cell].summary.name
+            scene.cells[worst.cell].summary.name,
+            longest_wait(scene, worst.latency_ns)
         ),
+    }
+}
+
+/// An activation that was never answered has no place in the plot.
+fn longest_wait(scene: &Scene<'_>, worst_ns: u64) -> String {
+    let wait =
+        |cell: &PlottedCell<'_>| Some((cell.summary.all.waited_ns()?, cell.summary.name.clone()));
+    match scene.cells.iter().filter_map(wait).max() {
+        Some((ns, name)) if ns > worst_ns => {
+            format!(
+                ". An activation in {name} that was never answered waited {} or more",
+                at_least(ns)
+            )
+        }
+        _ => String::new(),
     }
 }
 

@@ -30,6 +30,8 @@ pub struct TrendPoint {
     pub on: String,
     /// The figure.
     pub value_ns: u64,
+    /// Whether it may be larger: an activation was never answered.
+    pub is_lower_end: bool,
     pub histogram: Histogram,
 }
 
@@ -264,6 +266,7 @@ mod tests {
                 day: format!("2025-{:02}-{:02}", 1 + i / 28, 1 + i % 28),
                 on: if i >= 30 { "6.12.9" } else { "6.12.1" }.to_owned(),
                 value_ns: histogram.max_ns().unwrap_or(0),
+                is_lower_end: false,
                 histogram,
             }
         };

@@ -312,6 +312,13 @@ impl Cache {
         }
     }
 
+    /// Whether the folder looks like a cache: nothing of anybody else's is deleted.
+    #[must_use]
+    pub fn is_one(&self) -> bool {
+        const MARKS: [&str; 4] = ["costs.json", "locks", "machines", "apt"];
+        MARKS.iter().any(|mark| self.root.join(mark).exists())
+    }
+
     /// Deletes what is in a folder of the cache, except what another rtscope uses or is making. Returns how many entries
     /// stay.
     ///

@@ -30,10 +30,12 @@ mod u_boot_menu;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io::Read,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
+use rtscope_model::text::shell_word;
 use rustix::fs::OFlags;
 use serde::Serialize;
 
@@ -340,6 +342,15 @@ fn undo(root: &Path, found: &FoundJournal, steps: &mut Steps) -> Result<Vec<Stri
     Ok(notes)
 }
 
+/// The option that names a root which isn't the running system's, with a blank before it.
+#[must_use]
+pub fn of_root(root: &Path) -> String {
+    match root == Path::new("/") {
+        true => String::new(),
+        false => format!(" --root {}", shell_word(&root.to_string_lossy())),
+    }
+}
+
 /// What was taken back.
 #[derive(Clone, Debug, Serialize)]
 pub struct RolledBack {
@@ -372,10 +383,10 @@ pub fn rollback(
         )));
     };
     if newest.heading.parameters.is_some() {
-        return Err(LabError::Refused(
-            "boot parameters were set last and must be removed first: run `rtscope tune restore --boot`"
-                .to_owned(),
-        ));
+        return Err(LabError::Refused(format!(
+            "boot parameters were set last and must be removed first: run `rtscope tune restore --boot{}`",
+            of_root(root)
+        )));
     }
     let is_asked = |found: &FoundJournal| {
         asked.is_none_or(|asked| {
@@ -407,10 +418,44 @@ pub fn rollback(
     Ok(RolledBack { taken_back: newest.heading.clone(), chosen, missing })
 }
 
+/// Beginnings of initial RAM disks: cpio archives, those that a kernel unpacks (`lib/decompress.c`), and U-Boot's image.
+const INITRDS: [&[u8]; 10] = [
+    b"07070",
+    b"\xc7\x71",
+    b"\x1f\x8b",
+    b"\xfd7zXZ\0",
+    b"\x28\xb5\x2f\xfd",
+    b"\x02\x21\x4c\x18",
+    b"BZh",
+    b"\x5d\0\0",
+    b"\x89LZO",
+    b"\x27\x05\x19\x56",
+];
+
+/// Refuses a file that no kernel can unpack: the system would not boot with it.
+fn check_initrd(path: &Path) -> Result<(), LabError> {
+    let file = File::open(path).map_err(LabError::file("read", path))?;
+    let is_file = file.metadata().is_ok_and(|found| found.is_file());
+    let mut beginning = Vec::new();
+    if is_file {
+        file.take(8).read_to_end(&mut beginning).map_err(LabError::file("read", path))?;
+    }
+    match INITRDS.iter().any(|magic| beginning.starts_with(magic)) {
+        true => Ok(()),
+        false => Err(LabError::Refused(format!(
+            "--initrd {}: it is no initial RAM disk, neither a cpio archive nor a packed one",
+            path.display()
+        ))),
+    }
+}
+
 /// The new kernel's initial RAM disk, where the old kernel has one or one is given.
 fn initrd(wish: &Wish<'_>, old: Option<&Path>) -> Result<Option<Content>, LabError> {
     let content = match (wish.initrd, old) {
-        (Initrd::File(path), _) => Content::Copy(path.to_owned()),
+        (Initrd::File(path), _) => {
+            check_initrd(path)?;
+            Content::Copy(path.to_owned())
+        }
         (Initrd::Without, _) | (Initrd::Made, None) => return Ok(None),
         (Initrd::Made, Some(_)) if wish.root == Path::new("/") => {
             let has = |program| tool::find(program).is_some();

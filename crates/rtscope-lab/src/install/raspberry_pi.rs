@@ -339,11 +339,11 @@ fn in_place(
 ) -> Result<Vec<Change>, LabError> {
     let words = wish.line("")?;
     if wish.once && !words.is_empty() {
-        return Err(LabError::Refused(
+        return Err(LabError::Refused(format!(
             "--once with --in-place can't change the command line, which is the same for both kernels; if boot parameters \
-             are set, run `rtscope tune restore --boot` first"
-                .to_owned(),
-        ));
+             are set, run `rtscope tune restore --boot{}` first",
+            super::of_root(wish.root)
+        )));
     }
     let image = boot.join(format!("{}.img", wish.mark()));
     let mut changes = vec![Change::File { from: Content::Copy(wish.kernel.vmlinuz()), to: image }];

@@ -1,6 +1,9 @@
 //! `rtscope history`: runs over months, listed, shown and drawn.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use rtscope_analyse::{
@@ -9,7 +12,6 @@ use rtscope_analyse::{
         PlotOptions,
         trend::{self, TrendPoint},
     },
-    statistics::quantile,
 };
 use rtscope_model::{text::suggest, time::Nanos, verdict::Statistic};
 use serde_json::json;
@@ -18,6 +20,7 @@ use super::{Refused, print};
 use crate::{
     cli::fleet,
     exit,
+    failure::error_text,
     history::{self, Added, Entry, RunPlace, Store, Wanted},
     output::{print_folded, shown},
     png,
@@ -183,32 +186,45 @@ fn import(args: &Import) -> anyhow::Result<()> {
     let is_record = |run: &PathBuf| record::is_one(run);
     let runs: Vec<(PathBuf, RunPlace)> =
         args.runs.iter().map(|run| fleet::records_in(run)).collect::<Result<Vec<_>, _>>()?.concat();
+    // A pattern such as rtscope-runs/* also names pages, plots and results of other commands.
     let any_record = runs.iter().any(|(run, _)| is_record(run));
+    let mut failed = None;
     for (run, place) in &runs {
-        // A pattern such as rtscope-runs/* also names pages, plots and results of other commands.
         if any_record && run.exists() && !is_record(run) {
             print(&format!("{} is not a record: skipped\n", shown(run)))?;
             continue;
         }
-        if run.is_file() {
-            let text = format!("{} is a file: name the folder of a record", shown(run));
-            return Err(Refused(text).into());
+        match import_one(args, &mut store, run, place) {
+            Ok(told) => print(&format!("{} {told}\n", shown(run)))?,
+            // The others are worth having.
+            Err(error) if failed.is_some() => note!("rtscope: {}", error_text(&error)),
+            Err(error) => failed = Some(error),
         }
-        let judged = record::open(run, &Additions::default())?;
-        let folder = run.canonicalize().unwrap_or_else(|_| run.clone());
-        let folder = folder.display().to_string();
-        let added =
-            store.add(&judged.record, &judged.judgement, (&args.label, place), &folder, args.at)?;
-        let told = match added {
-            Added::New(id) => format!("is run {id}"),
-            Added::Known => "is already in the history".to_owned(),
-            Added::Relabelled(id) => {
-                format!("is already in the history, as run {id}, which has this label now")
-            }
-        };
-        print(&format!("{} {told}\n", shown(run)))?;
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
+}
+
+/// Adds a record; what became of it.
+fn import_one(
+    args: &Import,
+    store: &mut Store,
+    run: &Path,
+    place: &RunPlace,
+) -> anyhow::Result<String> {
+    if run.is_file() {
+        let text = format!("{} is a file: name the folder of a record", shown(run));
+        return Err(Refused(text).into());
+    }
+    let judged = record::open(run, &Additions::default())?;
+    let folder = run.canonicalize().unwrap_or_else(|_| run.to_owned()).display().to_string();
+    let place = (args.label.as_str(), place);
+    Ok(match store.add(&judged.record, &judged.judgement, place, &folder, args.at)? {
+        Added::New(id) => format!("is run {id}"),
+        Added::Known => "is already in the history".to_owned(),
+        Added::Relabelled(id) => {
+            format!("is already in the history, as run {id}, which has this label now")
+        }
+    })
 }
 
 fn list(args: &List) -> anyhow::Result<()> {
@@ -266,8 +282,9 @@ fn show(args: &Show) -> anyhow::Result<()> {
     let run = store.run(args.id)?.ok_or_else(|| no_run(args.id))?;
     let mut text = format!("{}       {}\n", line(&run), run.folder);
     for cell in store.cells(args.id)? {
-        let figure = |statistic| {
-            quantile::statistic_ns(&cell.histogram, statistic).map_or_else(|| "-".to_owned(), us)
+        let figure = |statistic| match cell.figure(statistic) {
+            None => "-".to_owned(),
+            Some((ns, is_lower_end)) => lower_end(is_lower_end).to_owned() + &us(ns),
         };
         text += &format!(
             "{}: {} recorded, {}; {} of observation, summed over all threads; us: p50 {}, p99.9 {}, max {}\n",
@@ -282,6 +299,11 @@ fn show(args: &Show) -> anyhow::Result<()> {
         );
     }
     print_folded(&text)
+}
+
+/// Before a figure that may be larger.
+fn lower_end(is_one: bool) -> &'static str {
+    if is_one { ">= " } else { "" }
 }
 
 fn remove(args: &Remove) -> anyhow::Result<()> {
@@ -328,15 +350,14 @@ fn points(args: &Trend, store: &Store) -> anyhow::Result<Vec<TrendPoint>> {
             .parse()
             .with_context(|| format!("run {}: {:?} is not a valid time", run.id, run.started))?;
         for cell in store.cells(run.id)?.into_iter().filter(|cell| cell.name == args.cell) {
-            points.extend(quantile::statistic_ns(&cell.histogram, args.statistic).map(
-                |value_ns| TrendPoint {
-                    at_s: began.as_second(),
-                    day: run.started.chars().take(10).collect(),
-                    on: on(&run.host, &run.kernel),
-                    value_ns,
-                    histogram: cell.histogram.clone(),
-                },
-            ));
+            points.extend(cell.figure(args.statistic).map(|(value_ns, is_lower_end)| TrendPoint {
+                at_s: began.as_second(),
+                day: run.started.chars().take(10).collect(),
+                on: on(&run.host, &run.kernel),
+                value_ns,
+                is_lower_end,
+                histogram: cell.histogram.clone(),
+            }));
         }
     }
     Ok(points)
@@ -369,7 +390,7 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
     let changes = found.as_deref().unwrap_or_default();
     let refused = found.as_ref().err().map(ToString::to_string);
     if args.json {
-        let point = |point: &TrendPoint| json!({ "day": point.day, "at_s": point.at_s, "on": point.on, "value_ns": point.value_ns });
+        let point = |point: &TrendPoint| json!({ "day": point.day, "at_s": point.at_s, "on": point.on, "value_ns": point.value_ns, "is_lower_end": point.is_lower_end });
         let document = json!({
             "what": what,
             "points": points.iter().map(point).collect::<Vec<_>>(),
@@ -390,7 +411,8 @@ fn draw(args: &Trend) -> anyhow::Result<()> {
         // Of an import that was dated by hand, only the day is known.
         let format = if point.at_s % 86_400 == 0 { "%Y-%m-%d" } else { "%Y-%m-%d %H:%MZ" };
         let began = jiff::Timestamp::from_second(point.at_s)?.strftime(format).to_string();
-        text += &format!("  {began:17}  {:>9}  {}\n", us(point.value_ns), point.on);
+        let value = lower_end(point.is_lower_end).to_owned() + &us(point.value_ns);
+        text += &format!("  {began:17}  {value:>9}  {}\n", point.on);
     }
     if let Some(why) = refused {
         text += &format!("rtscope did not look for level changes: {why}\n");

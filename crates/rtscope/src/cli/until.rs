@@ -5,7 +5,7 @@ use rtscope_measure::interrupt::Interrupt;
 use rtscope_model::{
     event::{Event, Stamped},
     histogram::Layout,
-    plan::{PhaseEnd, Plan},
+    plan::{PhaseEnd, Plan, Sampler},
     slice::Scope,
     time::Nanos,
     verdict::{Requirement, Verdict},
@@ -15,6 +15,9 @@ use super::Refused;
 
 /// Exceedances in spite of which the time without `--at-most` suffices.
 const EVENTS_ALLOWED: u64 = 3;
+
+/// The shortest slice that a plan may have.
+const SLICE_MIN: Nanos = Nanos::from_ms(10);
 
 /// Makes the only phase of a plan last until the claim is decided.
 pub(super) fn prolong(
@@ -49,6 +52,11 @@ pub(super) fn prolong(
         return refused("--at-most 0: nothing to measure".to_owned());
     }
     phase.end = PhaseEnd { duration: Some(duration), cycles: None, load_ends: false };
+    let slice = &mut phase.sampler.slice;
+    if *slice == Sampler::default().slice {
+        // Exceedances of one slice can't be told apart, so it is no longer than a window.
+        *slice = (*slice).min(Nanos(claim::window(once_in)).max(SLICE_MIN));
+    }
     plan.require.push(claim);
     plan.until_decided = true;
     Ok(())

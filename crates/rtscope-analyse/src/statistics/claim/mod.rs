@@ -55,7 +55,8 @@ const PRIOR_TIMES: f64 = 1.23;
 
 /// Length of a window in which exceedances are one event: longer than most stalls and spells of load, and so
 /// short that a limit that is always exceeded is refuted soon.
-fn window(once_in: Nanos) -> u64 {
+#[must_use]
+pub fn window(once_in: Nanos) -> u64 {
     Nanos::from_secs(10).0.max(once_in.0 / 200).min(once_in.0 / 20).max(1)
 }
 

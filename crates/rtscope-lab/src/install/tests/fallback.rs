@@ -7,7 +7,7 @@ fn without_its_folder_the_firmware_boots_the_old_kernel() {
     let case = Case::new();
     let layout = BootLayout::RaspberryPi;
     let file = case.folder.path().join("initrd-new");
-    fs::write(&file, "new disk").expect("written");
+    fs::write(&file, "070701 new disk").expect("written");
     // What the old configuration says, and the files that it boots with.
     let olds: [(&str, &[&str]); 4] = [
         ("", &[]),
@@ -54,7 +54,7 @@ fn a_board_that_the_new_kernel_does_not_know_is_named() {
     let case = Case::new();
     let layout = BootLayout::RaspberryPi;
     let file = case.folder.path().join("initrd-new");
-    fs::write(&file, "new disk").expect("written");
+    fs::write(&file, "070701 new disk").expect("written");
     let root = case.root("boards", layout);
     let boot = root.join("boot/firmware");
     write(&boot, "bcm2709-rpi-2-b.dtb", "no board of 64 bits");

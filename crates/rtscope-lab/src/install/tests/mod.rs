@@ -510,7 +510,7 @@ fn with_initrd(root: &Path, layout: BootLayout, which: usize) -> bool {
 fn an_old_initrd_is_forgotten_by_no_layout() {
     let case = Case::new();
     let file = case.folder.path().join("initrd-new");
-    fs::write(&file, "new disk").expect("written");
+    fs::write(&file, "070701 new disk").expect("written");
     for layout in LAYOUTS {
         for (which, in_place) in [(0, false), (1, false), (0, true), (1, true)] {
             let root = case.root(&format!("{layout}-{which}-{in_place}"), layout);
@@ -534,7 +534,11 @@ fn an_old_initrd_is_forgotten_by_no_layout() {
             };
             let by_folder = layout == BootLayout::UBoot && which == 1;
             let given = done(Initrd::File(&file));
-            assert_eq!(given, (!by_folder).then(|| Some(Some("new disk".to_owned()))), "{layout}");
+            assert_eq!(
+                given,
+                (!by_folder).then(|| Some(Some("070701 new disk".to_owned()))),
+                "{layout}"
+            );
             let without = done(Initrd::Without).expect("installed");
             // Scripts of boards that name a folder load what they loaded before.
             assert_eq!(without.is_some(), by_folder, "{layout} {which}: {without:?}");
@@ -553,7 +557,7 @@ fn an_old_initrd_is_never_forgotten() {
     let said = install(&plain, &mut Steps::default(), &mut quiet).expect_err("refused").to_string();
     assert!(said.contains("--initrd") && said.contains("--no-initrd"), "{said}");
     let file = case.folder.path().join("initrd-new");
-    fs::write(&file, "new disk").expect("written");
+    fs::write(&file, "070701 new disk").expect("written");
     let given = Wish { initrd: Initrd::File(&file), ..wish(&case.kernel, &root, BootLayout::Grub) };
     let done = install(&given, &mut Steps::default(), &mut quiet).expect("installed");
     assert_eq!(done.chosen.initrd, Some(root.join("boot/initrd.img-6.12.0-rt")));

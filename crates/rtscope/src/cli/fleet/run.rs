@@ -230,7 +230,7 @@ impl Fleet<'_> {
     }
 
     fn begun(&self, place: &FleetPlace, job: &str) -> Result<bool, FleetError> {
-        note!("{}: started", place.name);
+        note!("{}: connecting", place.name);
         let planned = self.planned();
         let lease = self.lease(place);
         let say = |what: &str| note!("{}: {what}", place.name);

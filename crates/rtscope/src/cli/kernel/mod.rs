@@ -25,7 +25,11 @@ use rtscope_lab::{
 };
 
 use self::screen::Screen;
-use super::{ending, lab::cache_at, print, wall_clock};
+use super::{
+    ending,
+    lab::{cache_at, known_cache},
+    print, wall_clock,
+};
 use crate::{exit, failure::lab_failure, output::shown, record};
 
 /// Which kernel, and where things are kept.
@@ -236,7 +240,7 @@ fn print_json(value: &serde_json::Value) -> anyhow::Result<ExitCode> {
 }
 
 fn list(kept: &CacheArgs) -> anyhow::Result<ExitCode> {
-    let built = kept.cache().kernels();
+    let built = known_cache(kept.cache.as_ref())?.kernels();
     let specs = spec::all();
     if kept.json {
         return print_json(&serde_json::json!({

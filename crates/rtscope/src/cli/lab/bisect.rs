@@ -17,6 +17,8 @@ use rtscope_lab::{
     },
     engine::slurm::Slurm,
     error::LabError,
+    kernel_ref::KernelRef,
+    kernel_under_test::{ExpectedKernel, is_to_build},
     lab::{self, Outcomes},
     queue::QueuedRun,
     spec,
@@ -106,6 +108,15 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     bisect::check_seeds(seeds).map_err(Refused)?;
     let search = Search { args, plan: &plan, seeds };
     let lab = Lab::open(&args.options)?;
+    if args.tree.is_none() {
+        let names = [&args.good].into_iter().chain(&args.through).chain([&args.bad]);
+        for kernel in names.map(|name| KernelRef::parse(name)) {
+            let (kernel, cache) = (kernel?, lab.lab.cache());
+            if !is_to_build(kernel.name(), cache) {
+                ExpectedKernel::look_up(&kernel, cache)?;
+            }
+        }
+    }
     match args.engine {
         None => search.one_by_one(lab),
         Some(engine) => search.in_batches(lab, engine),

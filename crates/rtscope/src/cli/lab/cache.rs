@@ -6,7 +6,7 @@ use clap::{Subcommand, builder::PossibleValuesParser};
 use rtscope_lab::{cache::Cache, disk::size_bytes};
 
 use super::order;
-use crate::{cli::print, exit, output::shown};
+use crate::{cli::print, exit, failure::Refused, output::shown};
 
 /// The parts of the cache that can be deleted.
 const ROOMS: [(&str, &str); 13] = [
@@ -64,8 +64,18 @@ pub(in crate::cli) enum Verb {
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::List { cache } => list(&order::cache_at(cache.as_ref()))?,
-        Verb::Prune { rooms, cache } => prune(&order::cache_at(cache.as_ref()), rooms)?,
+        Verb::List { cache } => list(&order::known_cache(cache.as_ref())?)?,
+        Verb::Prune { rooms, cache } => {
+            let known = order::known_cache(cache.as_ref())?;
+            if cache.is_some() && !known.is_one() {
+                let text = format!(
+                    "{} is not a cache of rtscope, so nothing was deleted",
+                    shown(known.root())
+                );
+                return Err(Refused(text).into());
+            }
+            prune(&known, rooms)?;
+        }
     }
     Ok(ExitCode::from(exit::PASS))
 }
@@ -96,7 +106,7 @@ fn prune(cache: &Cache, rooms: &[String]) -> anyhow::Result<()> {
             1 => ", 1 entry is in use and stays".to_owned(),
             n => format!(", {n} entries are in use and stay"),
         };
-        print(&format!("{room}: {freed} MiB{used}\n"))?;
+        print(&format!("{room}: deleted {freed} MiB{used}\n"))?;
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use rtscope_lab::machine::Machine;
 
-pub(super) use self::order::{cache_at, guard};
+pub(super) use self::order::{cache_at, guard, known_cache};
 use super::{ending, print};
 use crate::{exit, failure::lab_failure};
 

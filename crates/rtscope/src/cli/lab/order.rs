@@ -26,7 +26,10 @@ use rtscope_model::{
 };
 
 use super::teller::Teller;
-use crate::cli::ending;
+use crate::{
+    cli::{Refused, ending},
+    output::shown,
+};
 
 /// What is asked of the guests of a plan, and where the answer goes.
 #[derive(Clone, Debug, clap::Args)]
@@ -175,6 +178,16 @@ fn parse_mib(text: &str) -> Result<u32, String> {
 /// A place for known things.
 pub(in crate::cli) fn cache_at(asked: Option<&PathBuf>) -> Cache {
     asked.map_or_else(Cache::default, Cache::at)
+}
+
+/// The same for a verb that only looks at it: a folder that was named must be there.
+pub(in crate::cli) fn known_cache(asked: Option<&PathBuf>) -> anyhow::Result<Cache> {
+    match asked.filter(|folder| !folder.is_dir()) {
+        Some(folder) => {
+            Err(Refused(format!("--cache {}: there is no such folder", shown(folder))).into())
+        }
+        None => Ok(cache_at(asked)),
+    }
 }
 
 /// The program that guests run: this very one unless another one is named.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_lab::install::BootLayout;
+use rtscope_lab::install::{self, BootLayout};
 use rtscope_measure::{
     interrupt::{ForwardedSignals, Interrupt},
     tune::{self, Proposal, ProposedChange, StartFile},
@@ -140,9 +140,10 @@ fn make_permanent(file: &StartFile, root: &Path) -> anyhow::Result<()> {
         print(&format!("{}\n", shown(path)))?;
     }
     reload(root);
-    print_folded(
-        "Each boot applies them from now on. `rtscope tune restore --persist` removes these files.\n",
-    )
+    print_folded(&format!(
+        "Each boot applies them from now on. `rtscope tune restore --persist{}` removes these files.\n",
+        install::of_root(root)
+    ))
 }
 
 /// What would make the settings permanent.

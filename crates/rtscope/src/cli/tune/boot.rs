@@ -66,6 +66,9 @@ pub(super) fn words(each: &[String], root: &Path, force: bool) -> anyhow::Result
     let line = each.join(" ");
     let online = environment::online(&Tree::default());
     let refused = |text: String| Err(Refused(format!("--boot {text}")).into());
+    if each.iter().any(|word| word.trim().is_empty()) {
+        return refused("'': write a parameter, for example isolcpus=2-3".to_owned());
+    }
     for word in line.split_whitespace() {
         let name = word.split('=').next().unwrap_or_default().replace('-', "_");
         if !force && let Some(meant) = mistyped(&name) {
@@ -134,7 +137,11 @@ pub(super) fn set(root: &Path, layout: BootLayout, words: &str) -> anyhow::Resul
         let _ = writeln!(text, "  {}", shown(root.join(path)));
     }
     let _ = writeln!(text, "  command line: {}", set.chosen.cmdline);
-    text += "The old boot entry is still there. `rtscope tune restore --boot` makes it the default again.\n";
+    let _ = writeln!(
+        text,
+        "The old boot entry is still there. `rtscope tune restore --boot{}` makes it the default again.",
+        install::of_root(root)
+    );
     Ok(text)
 }
 
