@@ -53,7 +53,7 @@ const SSH_WORDS: [&str; 14] = [
     "ServerAliveCountMax=3",
     "-o",
     "ClearAllForwardings=yes",
-    // A connection that ssh keeps for others holds our pipes open for ever. It may use one that is there.
+    // A master connection that ssh keeps for others holds our pipes open forever. ssh may still use an existing one.
     "-o",
     "ControlMaster=no",
 ];

@@ -411,10 +411,10 @@ impl GuestRun {
             on_mute: &|| {
                 let folder = folder.file_name().unwrap_or_default().display();
                 (around.say)(&format!(
-                    "{folder}: the kernel has printed nothing, though it had a CPU for {} s. Others print within 15 s. \
-                     Its image may be damaged, or it has no serial console. Ctrl-C ends it; otherwise rtscope \
-                     ends it after {} s of silence (--silence)",
+                    "{folder}: the kernel has printed nothing, though it had a CPU for {} s. {}. Ctrl-C ends it; \
+                     otherwise rtscope ends it after {} s of silence (--silence)",
                     FIRST_WORD.as_secs(),
+                    self.why_mute(),
                     self.silence.as_secs()
                 ));
             },

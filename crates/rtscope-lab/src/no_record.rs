@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use rtscope_model::guest::Timing;
+use rtscope_model::{guest::Timing, time::Nanos};
 
 use crate::{boot::Ending, console::Trouble, guest_run::GuestRun, kernel_image::damage};
 
@@ -50,9 +50,8 @@ impl GuestRun {
                 "your kernel parameter {word:?} changes the serial line: leave it out"
             ));
         }
-        let (given, needed) = (u64::from(self.memory()), self.needed_mib());
-        if given < needed {
-            return nothing(self.too_little_memory(given, needed));
+        if let Some(why) = self.too_little_memory() {
+            return nothing(why);
         }
         if *ending == Ending::Halted {
             return None;
@@ -73,9 +72,10 @@ impl GuestRun {
             );
         }
         nothing(format!(
-            "the kernel has serial support (its configuration says so) and {given} MiB of memory, so it \
+            "the kernel has serial support (its configuration says so) and {} MiB of memory, so it \
              hangs before it has a console, or does not boot on the machine {}: try another machine with \
              --machine, or more than {} s with --silence",
+            self.memory(),
             self.machine.name,
             self.silence.as_secs()
         ))
@@ -93,29 +93,45 @@ impl GuestRun {
         if !self.kernel.has_option("BLK_DEV_INITRD") {
             return None;
         }
-        let (given, needed) = (u64::from(self.memory()), self.needed_mib());
-        nothing(match given < needed {
-            true => self.too_little_memory(given, needed),
-            false => format!(
+        nothing(self.too_little_memory().unwrap_or_else(|| {
+            format!(
                 "it has support for an initramfs (its configuration says so), but did not load this one: \
-                 try more memory than {given} MiB (--memory), and read the output of its console"
-            ),
-        })
+                 try more memory than {} MiB (--memory), and read the output of its console",
+                self.memory()
+            )
+        }))
     }
 
     fn impatient(&self) -> String {
-        format!(
-            "it may be silent for only {} ms, but a boot can take longer on a busy machine: give it more \
-             time with --silence",
-            self.silence.as_millis()
+        self.too_little_memory().unwrap_or_else(|| {
+            format!(
+                "it may be silent for only {}, but a boot can take longer on a busy machine: give it more \
+                 time with --silence",
+                Nanos(self.silence.as_nanos() as u64)
+            )
+        })
+    }
+
+    /// Why a kernel may print nothing for long.
+    pub(crate) fn why_mute(&self) -> String {
+        self.too_little_memory().map_or_else(
+            || {
+                "Other kernels print something within 15 s. Its image may be damaged, or it has no serial console"
+                    .to_owned()
+            },
+            |why| format!("Probably {why}"),
         )
     }
 
-    fn too_little_memory(&self, given: u64, needed: u64) -> String {
-        format!(
-            "it has too little memory to boot: it has {given} MiB, and kernel and image need about \
-             {needed}; give it more with --memory"
-        )
+    /// None if the guest has the memory that it needs.
+    fn too_little_memory(&self) -> Option<String> {
+        let (given, needed) = (u64::from(self.memory()), self.needed_mib());
+        (given < needed).then(|| {
+            format!(
+                "it has too little memory to boot: it has {given} MiB, and kernel and image need about \
+                 {needed}; give it more with --memory"
+            )
+        })
     }
 
     /// A word of the kernel command line that was asked for and begins as one of these.

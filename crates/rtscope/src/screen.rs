@@ -176,7 +176,7 @@ fn figures(summary: &Summary) -> Option<String> {
     };
     for (what, lanes) in [
         ("a wake-up unanswered on", labels(|sum| sum.awaits)),
-        ("nothing heard of", labels(|sum| sum.is_unheard)),
+        ("nothing heard from", labels(|sum| sum.is_unheard)),
     ] {
         if !lanes.is_empty() {
             text += &format!(", {what} {lanes}");
@@ -269,7 +269,7 @@ mod tests {
         at(5_200, Script::live(None, 2, 3_000, 5_200 * 1_000_000));
         let expected = "      max at least 3.09 s, missed 0, a wake-up unanswered on CPU 1";
         assert_eq!(said, ["[1/3] rest: 5 s", expected]);
-        assert_eq!(unheard(), "      max 4 us, missed 0, nothing heard of CPU 1");
+        assert_eq!(unheard(), "      max 4 us, missed 0, nothing heard from CPU 1");
     }
 
     /// What is said of a phase in which one of two threads gave no sign: its first expiry may be yet to come.

@@ -214,4 +214,19 @@ mod tests {
             (0..800).map(|i| 10.0 * random.share() + f64::from(u8::from(i == 60)) * 9e4);
         assert_eq!(reason(one_delay.collect()), NoInterval::RareDelays);
     }
+
+    #[test]
+    fn the_interval_of_a_line_is_that_of_its_errors() {
+        let mut random = Random::new(7);
+        let n = 3_000_u32;
+        let points: Vec<(f64, f64)> =
+            (0..n).map(f64::from).map(|x| (x, 0.5 * x + 100.0 * random.share())).collect();
+        let found = of_points(&points);
+        let half = found.half.expect("an interval");
+        // The standard deviation of a uniform number is its width by sqrt(12); the sum of squares of x is n^3 / 12.
+        let own = f64::from(n).powi(3) / 12.0;
+        let deviation = 100.0 / 12f64.sqrt() / own.sqrt();
+        assert!((1.0..5.0).contains(&(half / deviation)), "{half} {deviation}");
+        assert!((found.value - 0.5).abs() < 5.0 * deviation, "{}", found.value);
+    }
 }

@@ -255,6 +255,10 @@ mod tests {
         assert_eq!((found.mean, found.deviation), (100.0, Some(10.0)));
         assert!((found.high.expect("an interval") - 124.841).abs() < 1e-2, "{found:?}");
         assert!((found.low.expect("an interval") - 75.159).abs() < 1e-2, "{found:?}");
+        // Two runs: deviation 7.0711, 12.7062 * 7.0711 / sqrt(2).
+        let two = Mean::from_values(&[95.0, 105.0]).expect("a mean");
+        assert!((two.high.expect("an interval") - 163.531).abs() < 1e-2, "{two:?}");
+        assert_eq!(Mean::from_values(&[95.0]).expect("a mean").high, None);
         let rate = mean(&all, StatFigure::BranchMissRate).clone().expect("a rate");
         assert_eq!((rate.mean, rate.low, rate.high), (0.25, Some(0.25), Some(0.25)));
         assert_eq!(mean(&all, StatFigure::CpusUsed).clone().expect("a share").mean, 0.5);

@@ -177,7 +177,7 @@ impl Default for Cache {
 /// Folder of the guests' file systems.
 pub(crate) const IMAGES: &str = "images";
 
-/// Folders whose content somebody needs who fetches or builds a kernel.
+/// Folders whose content is needed to fetch or build a kernel.
 const BUILT_FROM: [&str; 4] = ["downloads", "trees", "build", "kernels"];
 
 /// Folders in which killed processes may have left something half-done.
@@ -200,8 +200,8 @@ fn is_alive(process: u32) -> bool {
     Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Makes a folder of the cache in one step, with what `fill` puts into it. Of two processes that make the same one, the
-/// faster one's stays.
+/// Makes a folder of the cache in one step, with what `fill` puts into it. If two processes make the same one, the
+/// folder of the faster process stays.
 ///
 /// # Errors
 ///
@@ -211,7 +211,7 @@ pub(crate) fn publish(
     fill: impl FnOnce(&Path) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     let part = folder.with_extension(format!("part{}", std::process::id()));
-    // In a container, a killed process had the same number.
+    // In a container, a killed process may have had the same process ID.
     let _ = fs::remove_dir_all(&part);
     let made = fs::create_dir_all(&part)
         .map_err(LabError::file("make", &part))

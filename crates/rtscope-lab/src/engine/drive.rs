@@ -27,7 +27,7 @@ const TELLS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// For how long an engine may fail to answer.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// After what time refused tasks are submitted again, at first and later.
+/// How long to wait until refused tasks are submitted again: at first, and at most.
 const AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)];
 
 /// How a drive ended.
@@ -226,8 +226,8 @@ impl OrderDrive<'_> {
         (!MatrixOrder::is_pinned(self.out, &kernel)).then_some(EngineTask::Kernel(by))
     }
 
-    /// Submits lists of tasks in pieces that the engine takes: how many it took, and why it refused others. A task that it
-    /// refuses was not tried.
+    /// Submits lists of tasks in pieces that the engine takes. Returns how many tasks it took, and why it refused
+    /// others. A refused task doesn't count as tried.
     fn submit(
         &mut self,
         lists: Vec<(Option<EngineTask>, Vec<EngineTask>)>,

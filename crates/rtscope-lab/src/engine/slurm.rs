@@ -175,7 +175,7 @@ impl Engine for Slurm {
     }
 }
 
-/// A program of Slurm that answers whatever the user's defaults are.
+/// A program of Slurm whose answers don't depend on the user's defaults.
 fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     slurm::without_defaults(&mut command);

@@ -292,8 +292,8 @@ fn check_space(wish: &Wish<'_>, changes: &[Change]) -> Result<(), LabError> {
 /// What stands for the kernels of the running system. Everybody may lock `/` itself.
 const LOCK: &str = "/run/rtscope-kernels.lock";
 
-/// Locks a root against other processes that change its kernels. They would undo what is half done. Who may not write the
-/// lock's file can't change the system's kernels.
+/// Locks a root against other processes that change its kernels. They would undo what is half done. Whoever can't write
+/// the lock file can't change the system's kernels either.
 fn lock(root: &Path) -> Result<Option<FolderLock>, LabError> {
     let locked = match root == Path::new("/") {
         false => FolderLock::of(root)?,
@@ -443,7 +443,7 @@ fn check_initrd(path: &Path) -> Result<(), LabError> {
     match INITRDS.iter().any(|magic| beginning.starts_with(magic)) {
         true => Ok(()),
         false => Err(LabError::Refused(format!(
-            "--initrd {}: it is no initial RAM disk, neither a cpio archive nor a packed one",
+            "--initrd {}: this isn't an initial RAM disk (neither a cpio archive nor a compressed one)",
             path.display()
         ))),
     }

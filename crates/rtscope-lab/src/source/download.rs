@@ -15,7 +15,7 @@ use crate::{
     tool::{self, Need},
 };
 
-/// Seconds without a byte after which a server is given up.
+/// Seconds without a byte after which a download is abandoned.
 pub(super) const STALLED_AFTER_S: &str = "60";
 
 /// Brings a file or a URL into the cache, under its own name. What is there with the right checksum is
@@ -43,7 +43,7 @@ pub(super) fn bring(
     let prefix = sha256.map_or(String::new(), |sum| format!("{}-", &sum[..8]));
     let folder = &cache.downloads();
     let path = folder.join(format!("{prefix}{name}"));
-    // Two that completed one part would spoil it.
+    // Two processes that completed the same partial file would corrupt it.
     let _lock = cache.lock(&format!("{prefix}{name}"), report)?;
     if path.is_file() && check(&path, sha256).is_ok() {
         return Ok(path);

@@ -88,7 +88,7 @@ impl Instance {
             let path = tree.path(&folder);
             match fs::create_dir(&path) {
                 Ok(()) => break folder,
-                // Of one with our number that was killed, in a container where that is always the same.
+                // A killed process with our process ID left it: in a container, that ID may always be the same.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists && number < INSTANCES_MAX => {}
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(TraceError::Permission);

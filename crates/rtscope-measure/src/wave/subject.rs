@@ -309,10 +309,10 @@ pub struct RunningSubject {
     reader: JoinHandle<()>,
 }
 
-/// So much of what a subject says is kept, the last of it.
+/// How many bytes of what a subject says are kept: the last ones.
 const SAID_MAX: usize = 8 * 1024;
 
-/// For so long is waited for the last words of a subject that has ended.
+/// How long to wait for the last words of a subject that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Reads what a subject says until nobody can say more.

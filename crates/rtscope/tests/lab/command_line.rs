@@ -271,6 +271,17 @@ fn each_problem_of_a_spec_and_its_fragments_has_a_line_of_its_own() {
 #[test]
 fn the_list_of_the_cache_has_every_part_and_locks_are_never_deleted() {
     let room = room();
+    for verb in ["cache list --cache kept", "cache prune --cache kept"] {
+        let (code, said) = lab(room.path(), verb, &[]);
+        assert_eq!(code, Some(64), "{said}");
+    }
+    // A folder of somebody else's.
+    let picture = room.path().join("home/images/cat.jpg");
+    fs::create_dir_all(picture.parent().expect("a folder")).expect("made");
+    fs::write(&picture, "a cat").expect("written");
+    let (code, said) = lab(room.path(), "cache prune --cache home", &[]);
+    assert_eq!((code, picture.exists()), (Some(64), true), "{said}");
+    fs::create_dir_all(room.path().join("kept/apt")).expect("made");
     let (code, said) = lab(room.path(), "cache list --cache kept", &[]);
     assert_eq!(code, Some(0), "{said}");
     for part in ["records", "apt", "locks"] {

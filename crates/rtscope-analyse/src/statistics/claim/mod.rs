@@ -84,7 +84,7 @@ pub struct Claim {
     pub per_second_high: Option<f64>,
     /// Pass: backed. Fail: refuted. Inconclusive: still open.
     pub verdict: Verdict,
-    /// An activation below the limit was never answered, so how long it would have waited isn't known.
+    /// An activation was never answered, so how long it would have waited isn't known.
     #[serde(skip)]
     pub is_unanswered: bool,
 }
@@ -355,7 +355,7 @@ impl Claim {
         let seen = format!("{} in {} of wall time", self.seen(), Nanos(self.wall_ns));
         if self.is_unanswered && self.left_ns() == 0 {
             return format!(
-                "{seen}, but an activation was never answered, and how long it would have waited isn't known"
+                "{seen}, but an activation was never answered, and it isn't known how long it would have waited"
             );
         }
         let needed = Nanos(self.needed_ns).rounded(Rounding::Up);

@@ -34,6 +34,7 @@ fn upper_ends_are_those_of_the_published_formula() {
     for (events, upper) in [(0, 3.6889), (1, 6.5490), (2, 8.9310), (3, 11.1604)] {
         let (low, high) = rates(events, 1.0, 1.0 / 3.0);
         assert!((high - upper).abs() < 5e-4, "{events}: {high}");
+        assert_eq!(low > 0.0, events > 0, "{low}");
         // Outside of the ends a rate is excluded, inside it is not.
         for (outside, inside) in [(low * 0.999, low * 1.001), (high * 1.001, high * 0.999)] {
             assert!(outside == 0.0 || is_excluded(events, 1.0, outside, 1.0 / 3.0));
@@ -67,6 +68,8 @@ fn a_cell_of_a_record_backs_leaves_open_or_refutes() {
     let open = of_cell(&record, cell, LIMIT, Nanos::from_secs(1)).expect("a claim");
     assert_eq!((open.verdict, open.events), (Verdict::Inconclusive, 0));
     assert!(open.sentence().contains("never answered"), "{}", open.sentence());
+    assert_eq!(none.progress(), "backed: no exceedance");
+    assert!(open.progress().contains("% of the time needed"), "{}", open.progress());
     let one = claimed(&[2_500]);
     assert_eq!((one.verdict, one.latencies, one.events), (Verdict::Inconclusive, 1, 1));
     let always: Vec<usize> = (0..5_000).collect();

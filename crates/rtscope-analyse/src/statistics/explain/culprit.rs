@@ -192,6 +192,21 @@ mod tests {
     }
 
     #[test]
+    fn a_preempt_rt_kernel_is_no_remedy_for_itself() {
+        let of = |kind, is_preempt_rt| {
+            let late = late(10, &[(kind, "x", 10)]);
+            remedy(&late.pieces[0], is_preempt_rt, false)
+        };
+        for kind in [PieceKind::InterruptsOff, PieceKind::Softirq, PieceKind::Blocking] {
+            assert!(
+                of(kind, Some(false)).contains("PREEMPT_RT")
+                    && of(kind, None) == of(kind, Some(false))
+            );
+            assert!(!of(kind, Some(true)).contains("PREEMPT_RT"), "{kind:?}");
+        }
+    }
+
+    #[test]
     fn an_interrupt_s_remedy_is_that_of_its_kind() {
         let of = |name: &str, part: &str| assert!(interrupt_remedy(name).contains(part), "{name}");
         of("IRQ 24 (eth0)", "smp_affinity_list");

@@ -165,13 +165,31 @@ pub(super) fn rank(policy: Policy, priority: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use rtscope_model::event::Tally;
+    use rtscope_model::{
+        event::Tally,
+        schedule::{Budget, Policy},
+    };
 
     use super::{
         super::tests::{all, good, only},
         *,
     };
     use crate::test_support::{Run, fifo};
+
+    #[test]
+    fn a_budget_and_cpus_differ_only_if_they_were_asked() {
+        let budget = |ms: u64| Some(Budget { runtime_ns: ms, deadline_ns: 10, period_ns: 10 });
+        let of = |budget, cpus: &str| Placement {
+            policy: Policy::Deadline,
+            priority: 0,
+            nice: 0,
+            budget,
+            cpus: cpus.parse().expect("a set"),
+        };
+        let found = of(budget(1), "0-1");
+        assert!(!differs(&found, &found) && !differs(&of(None, ""), &found));
+        assert!(differs(&of(budget(2), ""), &found) && differs(&of(None, "0"), &found));
+    }
 
     fn placed(edit: impl Fn(&mut Placement, &mut Placement)) -> Run {
         good().edit(|event| {

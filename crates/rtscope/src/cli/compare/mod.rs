@@ -24,7 +24,8 @@ use crate::{
 /// Compare two sides: do they differ, in what, and by how much
 ///
 /// The first line says whether the sides differ, and in which figures. It allows for the number of figures that
-/// were compared. With four or more runs on each side, equal systems are called different in about 5 % of comparisons or fewer.
+/// were compared. With four or more runs on each side, equal systems are called different in at most about 5 % of
+/// comparisons.
 ///
 /// A side is one record or several. Name each record only once. A record is a folder, or the file of
 /// another tool that `rtscope import` reads. FOLDER@CELL is one cell of it, so that two loads of one run can be

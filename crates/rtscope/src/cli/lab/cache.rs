@@ -46,7 +46,7 @@ pub(in crate::cli) enum Verb {
     },
     /// Delete records and images, or other parts of the cache by name
     ///
-    /// Images in use stay. While another rtscope fetches or builds a kernel, so do sources, builds and kernels.
+    /// Images in use are kept. While another rtscope fetches or builds a kernel, so are sources, builds and kernels.
     ///
     /// Examples:
     ///   rtscope lab cache prune
@@ -69,7 +69,7 @@ pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
             let known = order::known_cache(cache.as_ref())?;
             if cache.is_some() && !known.is_one() {
                 let text = format!(
-                    "{} is not a cache of rtscope, so nothing was deleted",
+                    "{} is not an rtscope cache, so nothing was deleted",
                     shown(known.root())
                 );
                 return Err(Refused(text).into());
@@ -103,8 +103,8 @@ fn prune(cache: &Cache, rooms: &[String]) -> anyhow::Result<()> {
         let freed = before.saturating_sub(size_bytes(&folder)) >> 20;
         let used = match left {
             0 => String::new(),
-            1 => ", 1 entry is in use and stays".to_owned(),
-            n => format!(", {n} entries are in use and stay"),
+            1 => "; 1 entry is in use and was kept".to_owned(),
+            n => format!("; {n} entries are in use and were kept"),
         };
         print(&format!("{room}: deleted {freed} MiB{used}\n"))?;
     }
