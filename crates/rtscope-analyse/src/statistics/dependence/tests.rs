@@ -267,8 +267,8 @@ fn latencies_without_a_bucket_are_in_a_class_and_blocks_are_counted_from_the_fir
 fn clusters_are_told_of_beyond_their_noise() {
     let told = |design_effect: f64| {
         let found = Dependence { design_effect, effective: 0.0, block_ns: 1, blocks: 100 };
-        found.sentence(2_200)
+        found.sentence(2_500)
     };
     assert_eq!(told(2.1), None);
-    assert!(told(2.2).expect("told").ends_with("2,200 count as 1,000 independent ones"));
+    assert!(told(2.5).expect("told").ends_with("2,500 count as 1,000 independent ones"));
 }
