@@ -142,8 +142,8 @@ impl FleetJournal {
     pub fn open(folder: &Path) -> Result<FleetJournal, FleetError> {
         let path = folder.join(STEPS);
         let lock = locked(&path)?;
-        let log = Mutex::new(StepLog::open(path)?);
-        Ok(FleetJournal { folder: folder.to_owned(), log, _lock: lock })
+        let (log, _) = StepLog::open(path)?;
+        Ok(FleetJournal { folder: folder.to_owned(), log: Mutex::new(log), _lock: lock })
     }
 
     #[must_use]

@@ -18,19 +18,20 @@ pub(crate) struct StepLog {
 }
 
 impl StepLog {
-    /// Opens the file, or makes it. A line that a killed process left half written must not swallow the next one.
+    /// Opens the file, or makes it; the log and what it has so far. A line that a killed process left half written must not
+    /// swallow the next one.
     ///
     /// # Errors
     ///
     /// It can't be read or written.
-    pub(crate) fn open(path: PathBuf) -> Result<StepLog, FleetError> {
+    pub(crate) fn open(path: PathBuf) -> Result<(StepLog, Vec<u8>), FleetError> {
         let file = File::options().create(true).append(true).open(&path);
         let mut file = file.map_err(FleetError::file("write", &path))?;
         let text = fs::read(&path).map_err(FleetError::file("read", &path))?;
         if !text.is_empty() && !text.ends_with(b"\n") {
             file.write_all(b"\n").map_err(FleetError::file("write", &path))?;
         }
-        Ok(StepLog { path, file })
+        Ok((StepLog { path, file }, text))
     }
 
     /// Writes a step to the disk.

@@ -191,9 +191,8 @@ impl Coverage {
     /// Adds the next slice of a thread.
     pub fn add(&mut self, slice: &Slice) {
         let Some(fresh) = self.expected.sampled.get(&slice.thread) else { return };
-        // A slice of frames may have no latency although the thread woke: none came back.
         if let Scope::Cell(cell) = slice.scope
-            && (slice.frames.is_none() || slice.recorded > 0)
+            && (slice.is_silent() || slice.recorded > 0)
         {
             self.unanswered.entry((cell, slice.thread)).or_default().add(slice);
         }

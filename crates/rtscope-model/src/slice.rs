@@ -140,6 +140,13 @@ pub const fn expanded(missed: u64) -> u64 {
 }
 
 impl Slice {
+    /// Whether nothing shows that the thread woke. A slice of frames may have no latency although it did: no frame came
+    /// back.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.recorded == 0 && self.frames.is_none()
+    }
+
     /// Activations that were due and never answered, and how long those of them that are expanded waited
     /// at least.
     #[must_use]

@@ -245,13 +245,18 @@ mod tests {
         assert_eq!(said(false), "");
     }
 
+    /// The lines of events, each with its time in ms.
+    fn said(events: Vec<(u64, Event)>) -> Vec<String> {
+        let mut lines = Lines::new(&plan(), false);
+        let stamped =
+            events.into_iter().map(|(ms, event)| Stamped { at_ns: ms * 1_000_000, event });
+        stamped.flat_map(|event| lines.lines(&event)).collect()
+    }
+
     #[test]
     fn the_line_of_a_phase_knows_of_a_wake_up_that_is_still_open() {
-        let mut lines = Lines::new(&plan(), false);
-        let mut said = Vec::new();
-        let mut at = |ms: u64, event| {
-            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
-        };
+        let mut events = Vec::new();
+        let mut at = |ms: u64, event| events.push((ms, event));
         at(0, session_started(0, 2));
         at(0, thread_placed(0, 0));
         at(0, thread_placed(1, 1));
@@ -268,17 +273,14 @@ mod tests {
         at(5_010, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
         at(5_200, Script::live(None, 2, 3_000, 5_200 * 1_000_000));
         let expected = "      max at least 3.09 s, missed 0, a wake-up unanswered on CPU 1";
-        assert_eq!(said, ["[1/3] rest: 5 s", expected]);
-        assert_eq!(unheard(), "      max 4 us, missed 0, nothing heard from CPU 1");
+        assert_eq!(said(events), ["[1/3] rest: 5 s", expected]);
     }
 
-    /// What is said of a phase in which one of two threads gave no sign: its first expiry may be yet to come.
-    fn unheard() -> String {
-        let mut lines = Lines::new(&plan(), false);
-        let mut said = Vec::new();
-        let mut at = |ms: u64, event| {
-            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
-        };
+    /// Its first expiry may be yet to come.
+    #[test]
+    fn a_thread_that_gave_no_sign_in_a_phase_is_named() {
+        let mut events = Vec::new();
+        let mut at = |ms: u64, event| events.push((ms, event));
         at(0, session_started(0, 2));
         at(0, thread_placed(0, 0));
         at(0, thread_placed(1, 1));
@@ -288,16 +290,14 @@ mod tests {
         let bounds = Some(Bounds { from_ns: 0, to_ns: end_ns });
         at(5_010, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
         at(5_200, Script::live(None, 2, 3_000, 5_200 * 1_000_000));
-        said.pop().expect("a line")
+        let expected = "      max 4 us, missed 0, nothing heard from CPU 1";
+        assert_eq!(said(events), ["[1/3] rest: 5 s", expected]);
     }
 
     #[test]
     fn a_thread_that_was_late_at_the_start_of_a_phase_is_not_said_to_wait() {
-        let mut lines = Lines::new(&plan(), false);
-        let mut said = Vec::new();
-        let mut at = |ms: u64, event| {
-            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
-        };
+        let mut events = Vec::new();
+        let mut at = |ms: u64, event| events.push((ms, event));
         at(0, session_started(0, 1));
         at(0, thread_placed(0, 0));
         at(0, Event::PhaseStarted { cell: 0, name: "rest".to_owned() });
@@ -309,16 +309,13 @@ mod tests {
         let bounds = Some(Bounds { from_ns: 0, to_ns: end_ns });
         at(5_010, Event::PhaseEnded { cell: 0, why: EndReason::Duration, bounds });
         at(5_200, Script::live(None, 1, 3_000, 5_200 * 1_000_000));
-        assert_eq!(said, ["[1/3] rest: 5 s", "      max at least 9 ms, missed 2"]);
+        assert_eq!(said(events), ["[1/3] rest: 5 s", "      max at least 9 ms, missed 2"]);
     }
 
     #[test]
     fn the_line_of_a_phase_is_made_from_its_own_slices() {
-        let mut lines = Lines::new(&plan(), false);
-        let mut said = Vec::new();
-        let mut at = |ms: u64, event| {
-            said.extend(lines.lines(&Stamped { at_ns: ms * 1_000_000, event }));
-        };
+        let mut events = Vec::new();
+        let mut at = |ms: u64, event| events.push((ms, event));
         let seen = |cell, ns: &[u64]| Event::Slice(slice(0, cell, Layout::default(), ns));
         let begins = |cell: u32, name: &str| Event::PhaseStarted { cell, name: name.to_owned() };
         let ends = |cell, why| Event::PhaseEnded { cell, why, bounds: None };
@@ -340,7 +337,7 @@ mod tests {
         at(5_010, seen(2, &[7_000]));
         at(5_020, Event::run_ended(EndReason::Finished));
         assert_eq!(
-            said,
+            said(events),
             [
                 "[1/3] rest: 5 s",
                 "      max 81 us, missed 0",

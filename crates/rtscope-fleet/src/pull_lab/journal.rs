@@ -132,8 +132,7 @@ impl PullJournal {
         let lock = locked(&folder.join(LOCK))?;
         let cursor = read_cursor(&folder.join(CURSOR), api, runtime)?;
         let path = folder.join(STEPS);
-        let log = StepLog::open(path.clone())?;
-        let text = fs::read(&path).map_err(FleetError::file("read", &path))?;
+        let (log, text) = StepLog::open(path)?;
         let mut journal = PullJournal {
             folder: folder.to_owned(),
             log,
@@ -233,7 +232,7 @@ impl PullJournal {
         let old = String::from_utf8_lossy(&old);
         let text: String = old.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
         store(&path, text.as_bytes())?;
-        self.log = StepLog::open(path)?;
+        self.log = StepLog::open(path)?.0;
         Ok(())
     }
 }

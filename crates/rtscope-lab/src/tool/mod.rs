@@ -114,18 +114,35 @@ pub fn bytes_of(command: &mut Command) -> Result<Vec<u8>, LabError> {
 /// As [`output`].
 pub fn output_aloud(command: &mut Command) -> Result<String, LabError> {
     let program = PathBuf::from(command.get_program());
+    let err = std::io::stderr().as_fd().try_clone_to_owned();
+    let err = err.map_err(LabError::file("run", &program))?;
+    let (bytes, status) = until_end(command, err.into(), u64::MAX)?;
+    match status {
+        Some(status) if !status.success() => {
+            let (program, status) = (shown(command), status.to_string());
+            Err(LabError::Program { program, status, said: String::new() })
+        }
+        _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+/// Runs a program to its end, or until it has said more than `most` bytes; then there is no status.
+fn until_end(
+    command: &Command,
+    err: Stdio,
+    most: u64,
+) -> Result<(Vec<u8>, Option<ExitStatus>), LabError> {
+    let program = PathBuf::from(command.get_program());
     let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
     let (mut reader, writer) = std::io::pipe().map_err(failed)?;
-    let err = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
-    let group = Group::start(command, writer.into(), err.into()).map_err(failed)?;
+    let group = Group::start(command, writer.into(), err).map_err(failed)?;
     let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(failed)?;
-    let status = group.wait().map_err(failed)?;
-    if status.success() {
-        return Ok(String::from_utf8_lossy(&bytes).into_owned());
-    }
-    let (program, status) = (shown(command), status.to_string());
-    Err(LabError::Program { program, status, said: String::new() })
+    reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+    let status = match bytes.len() as u64 > most {
+        true => None,
+        false => Some(group.wait().map_err(failed)?),
+    };
+    Ok((bytes, status))
 }
 
 /// As [`bytes_of`], for a program that may say more than it should: it is ended when it has said more than `most` bytes,
@@ -135,17 +152,8 @@ pub fn bytes_of_at_most(command: &mut Command, most: u64) -> Result<Vec<u8>, Lab
     let failed = |cause| LabError::File { operation: "run", path: program.clone(), cause };
     let mut said = tempfile().map_err(failed)?;
     let copy = said.try_clone().map_err(failed)?;
-    let (mut reader, writer) = std::io::pipe().map_err(failed)?;
-    let group = Group::start(command, writer.into(), copy.into()).map_err(failed)?;
-    let mut bytes = Vec::new();
-    reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > most {
-        return Ok(bytes);
-    }
-    let status = group.wait().map_err(failed)?;
-    if status.success() {
-        return Ok(bytes);
-    }
+    let (bytes, status) = until_end(command, copy.into(), most)?;
+    let Some(status) = status.filter(|status| !status.success()) else { return Ok(bytes) };
     let mut complaint = all_of(&mut said);
     if complaint.trim().is_empty() {
         complaint = String::from_utf8_lossy(&bytes).into_owned();

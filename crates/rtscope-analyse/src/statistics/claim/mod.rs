@@ -320,9 +320,7 @@ pub fn of_cell(record: &Record, cell: &CellSummary, limit: Nanos, once_in: Nanos
         *last = if slice.end_ns > last.end_ns { slice } else { *last };
     }
     // A thread that answers later hands over a slice of that.
-    let is_unanswered = last
-        .values()
-        .any(|slice| slice.recorded == 0 && slice.missed > 0 && slice.frames.is_none());
+    let is_unanswered = last.values().any(|slice| slice.is_silent() && slice.missed > 0);
     let claim = Claim { is_unanswered, ..watch.claim() };
     let is_open = is_unanswered && claim.verdict == Verdict::Pass;
     Some(Claim { verdict: if is_open { Verdict::Inconclusive } else { claim.verdict }, ..claim })

@@ -102,8 +102,7 @@ impl Sum {
 
     pub(super) fn add(&mut self, slice: &Slice) {
         self.end_ns = self.end_ns.max(slice.end_ns);
-        // Frames that didn't come back say nothing of the thread.
-        self.awaits = slice.recorded == 0 && slice.frames.is_none();
+        self.awaits = slice.is_silent();
         if slice.recorded == 0 {
             self.open_ns = self.open_ns.max(slice.omitted_extent.max_ns);
         }
