@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     fleet::small_program,
-    support::{folder, output, start, text, wait_for},
+    support::{folder, kill, output, start, text, wait_for},
 };
 
 /// For sshd: rtscope's copy of itself is compressed, as everywhere else than in these tests. That takes a second or two of a
@@ -25,12 +25,74 @@ pub(crate) const COMPRESSED: &str = "Compression delayed";
 /// make hundreds of connections.
 const KEY_EXCHANGE: &str = "KexAlgorithms curve25519-sha256";
 
-/// A namespace with an address, a key and an sshd. All of it goes with the value.
+/// A network namespace with its own address, and the end of its cable on this side.
+///
+/// The name and the address belong to a number. Who has the number's lock has the number: several tests, and several
+/// runs of them, can go on at the same time. What a killed run of the tests left is removed when its number is taken
+/// again, because its lock went with it.
+struct Network {
+    number: u8,
+    _lock: fs::File,
+}
+
+impl Network {
+    fn make() -> Network {
+        (1..=250).find_map(Network::take).expect("root can make a network namespace")
+    }
+
+    fn take(number: u8) -> Option<Network> {
+        let lock = fs::File::create(format!("/run/rts-test{number}.lock")).ok()?;
+        lock.try_lock().ok()?;
+        let network = Network { number, _lock: lock };
+        network.remove();
+        let (name, [here, there]) = (network.name(), network.addresses());
+        let is_made = run(&format!("ip netns add {name}"))
+            && run(&format!("ip link add {name} type veth peer name eth0 netns {name}"))
+            && run(&format!("ip addr add {here}/24 dev {name}"))
+            && run(&format!("ip link set {name} up"))
+            && run(&format!("ip -n {name} addr add {there}/24 dev eth0"))
+            && run(&format!("ip -n {name} link set lo up"))
+            && run(&format!("ip -n {name} link set eth0 up"));
+        is_made.then_some(network)
+    }
+
+    /// Of the namespace, and of the cable's end on this side.
+    fn name(&self) -> String {
+        format!("rts-test{}", self.number)
+    }
+
+    /// Of this side and of the namespace, of the block for benchmarks (RFC 2544), which no machine has as its own.
+    fn addresses(&self) -> [String; 2] {
+        [1, 2].map(|host| format!("198.19.{}.{host}", self.number))
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        let listed = Command::new("ip").args(["netns", "pids", &self.name()]).output();
+        let listed = listed.map(|listed| text(&listed.stdout)).unwrap_or_default();
+        listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// The cable goes with the namespace, which goes with its last process.
+    fn remove(&self) {
+        self.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
+        run(&format!("ip netns del {}", self.name()));
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn name_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
+}
+
+/// A network namespace with a key and an sshd. All of it goes with the value.
 pub(crate) struct Far {
-    name: String,
+    network: Network,
     pub(crate) room: TempDir,
-    /// Second byte of the addresses: several tests run at the same time.
-    net: u8,
 }
 
 fn run(line: &str) -> bool {
@@ -42,7 +104,7 @@ fn run(line: &str) -> bool {
 
 impl Far {
     /// Makes it; none, and a skip, where this machine can't.
-    pub(crate) fn make(test: &str, net: u8, more: &str) -> Option<Far> {
+    pub(crate) fn make(test: &str, more: &str) -> Option<Far> {
         let sshd = Path::new("/usr/sbin/sshd");
         if !root_or_skip(test) {
             return None;
@@ -51,17 +113,8 @@ impl Far {
             skip(test, "sshd, ssh or ip isn't installed");
             return None;
         }
-        let far = Far { name: format!("rtsf{}-{net}", std::process::id()), room: folder(), net };
-        let (name, room) = (&far.name, far.room.path());
-        let wire = format!("rtsf{net}w{}", std::process::id() % 10_000);
-        let made = run(&format!("ip netns add {name}"))
-            && run(&format!("ip link add {wire} type veth peer name eth0 netns {name}"))
-            && run(&format!("ip addr add 10.{net}.77.1/24 dev {wire}"))
-            && run(&format!("ip link set {wire} up"))
-            && run(&format!("ip -n {name} addr add 10.{net}.77.2/24 dev eth0"))
-            && run(&format!("ip -n {name} link set lo up"))
-            && run(&format!("ip -n {name} link set eth0 up"));
-        assert!(made, "root can make a network namespace");
+        let far = Far { network: Network::make(), room: folder() };
+        let (room, address) = (far.room.path(), far.address());
         for key in ["key", "hostkey"] {
             let path = room.join(key);
             let made = Command::new("ssh-keygen")
@@ -71,13 +124,13 @@ impl Far {
             assert!(made.is_ok_and(|status| status.success()));
         }
         let text = |name: &str| fs::read_to_string(room.join(name)).expect("a key");
-        fs::write(room.join("known"), format!("10.{net}.77.2 {}", text("hostkey.pub")))
+        fs::write(room.join("known"), format!("{address} {}", text("hostkey.pub")))
             .expect("written");
         fs::create_dir_all("/run/sshd").expect("made");
         fs::create_dir(room.join("base")).expect("made");
         let at = room.display();
         let config = format!(
-            "ListenAddress 10.{net}.77.2\nHostKey {at}/hostkey\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\n\
+            "ListenAddress {address}\nHostKey {at}/hostkey\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\n\
              PidFile none\nPermitRootLogin yes\nMaxStartups 100\n{KEY_EXCHANGE}\n{more}\nCompression no\n"
         );
         fs::write(room.join("sshd.conf"), config).expect("written");
@@ -88,9 +141,9 @@ impl Far {
     }
 
     fn places(&self, options: &str) {
-        let (at, net) = (self.room.path().display(), self.net);
+        let (at, address) = (self.room.path().display(), self.address());
         let text = format!(
-            "[places.far]\nssh = \"root@10.{net}.77.2\"\nfolder = \"{at}/base\"\nprogram = \"small\"\n\
+            "[places.far]\nssh = \"root@{address}\"\nfolder = \"{at}/base\"\nprogram = \"small\"\n\
              ssh-options = [\"-F\", \"none\", \"-i\", \"{at}/key\", \"-o\", \"IdentitiesOnly=yes\", \"-o\", \
              \"UserKnownHostsFile={at}/known\"{options}]\n"
         );
@@ -106,7 +159,7 @@ impl Far {
     pub(crate) fn listen(&self) {
         let config = self.room.path().join("sshd.conf");
         let started = Command::new("ip")
-            .args(["netns", "exec", &self.name, "/usr/sbin/sshd", "-f"])
+            .args(["netns", "exec", &self.network.name(), "/usr/sbin/sshd", "-f"])
             .arg(config)
             .status();
         assert!(started.is_ok_and(|status| status.success()), "sshd starts");
@@ -119,19 +172,15 @@ impl Far {
 
     /// Kills sshd and its sessions, but not what they left running.
     pub(crate) fn kill_sshd(&self) {
-        let listed =
-            Command::new("ip").args(["netns", "pids", &self.name]).output().expect("listed");
-        for pid in text(&listed.stdout).split_whitespace() {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if name.starts_with("sshd") {
-                run(&format!("kill -KILL {pid}"));
-            }
-        }
+        let sshd =
+            self.network.processes().into_iter().filter(|pid| name_of(*pid).starts_with("sshd"));
+        sshd.for_each(|pid| kill(pid, "KILL"));
     }
 
     /// Its address.
     pub(crate) fn address(&self) -> String {
-        format!("10.{}.77.2", self.net)
+        let [_, there] = self.network.addresses();
+        there
     }
 
     fn steps(&self) -> String {
@@ -143,33 +192,17 @@ impl Far {
         let is_empty = || fs::read_dir(&base).expect("listed").next().is_none();
         wait_for("the place to be free", Duration::from_secs(20), is_empty);
         let sleepers = || {
-            let listed =
-                Command::new("ip").args(["netns", "pids", &self.name]).output().expect("listed");
-            let names = text(&listed.stdout);
-            let names = names
-                .split_whitespace()
-                .map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default());
+            let names = self.network.processes().into_iter().map(name_of);
             names.filter(|name| !name.starts_with("sshd") && !name.is_empty()).collect::<Vec<_>>()
         };
         wait_for("the place's processes to end", Duration::from_secs(20), || sleepers().is_empty());
     }
 }
 
-impl Drop for Far {
-    fn drop(&mut self) {
-        let listed = Command::new("ip").args(["netns", "pids", &self.name]).output();
-        for pid in listed.map(|listed| text(&listed.stdout)).unwrap_or_default().split_whitespace()
-        {
-            run(&format!("kill -KILL {pid}"));
-        }
-        run(&format!("ip netns del {}", self.name));
-    }
-}
-
 #[test]
 fn a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step() {
     let Some(far) =
-        Far::make("a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step", 201, COMPRESSED)
+        Far::make("a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step", COMPRESSED)
     else {
         return;
     };
@@ -206,7 +239,7 @@ fn a_plan_runs_over_ssh_although_sshd_is_killed_in_each_step() {
 
 #[test]
 fn hosts_are_checked_and_nothing_is_asked() {
-    let Some(far) = Far::make("hosts_are_checked_and_nothing_is_asked", 202, "") else {
+    let Some(far) = Far::make("hosts_are_checked_and_nothing_is_asked", "") else {
         return;
     };
     let room = far.room.path();
@@ -242,8 +275,7 @@ esac
 #[test]
 fn a_hostile_place_harms_nothing_here() {
     let test = "a_hostile_place_harms_nothing_here";
-    let Some(far) = Far::make(test, 203, "PermitUserEnvironment no\nForceCommand \"$HOSTILE\"")
-    else {
+    let Some(far) = Far::make(test, "PermitUserEnvironment no\nForceCommand \"$HOSTILE\"") else {
         return;
     };
     let room = far.room.path();
@@ -290,14 +322,14 @@ fn a_hostile_place_harms_nothing_here() {
 #[test]
 fn a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh() {
     let Some(far) =
-        Far::make("a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh", 204, COMPRESSED)
+        Far::make("a_killed_rtscope_leaves_a_run_that_is_collected_over_ssh", COMPRESSED)
     else {
         return;
     };
     let room = far.room.path();
     let mut run = start(room, "fleet run plan.toml --out out");
     wait_for("the run to begin", Duration::from_secs(30), || far.steps().contains("\"started\""));
-    crate::support::kill(run.id(), "KILL");
+    kill(run.id(), "KILL");
     run.wait().expect("ends");
     let collected = output(room, "fleet collect out --json");
     assert_eq!(collected.status.code(), Some(0), "{}", text(&collected.stderr));
