@@ -177,6 +177,8 @@ impl Cable {
             let output = Command::new("ip").args(words).output().expect("ip");
             assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
         };
+        // Of a run of the tests that was killed.
+        let _ = Command::new("ip").args(["link", "del", cable.0]).output();
         ip(&["link", "add", cable.0, "type", "veth", "peer", "name", cable.1]);
         [cable.0, cable.1].into_iter().for_each(|name| ip(&["link", "set", name, "up"]));
         cable

@@ -6,6 +6,7 @@ use std::{
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::Path,
     process::{Command, Output, Stdio},
+    sync::Once,
     time::Duration,
 };
 
@@ -16,9 +17,26 @@ use crate::support::{
     folder, json, kill, output, refused, root_or_skip, rtscope, skip, start, text, wait_for, words,
 };
 
+/// How a test changes a setting that outlives it.
+const KEEP: &str = "tune apply --keep stat-interval=93";
+
+/// Takes back what [`KEEP`] kept for a test that was killed before it did so itself. Whatever else is kept on this machine
+/// stays.
+fn forget_a_killed_test() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        let mut kept = fs::read_dir("/run/rtscope").into_iter().flatten().flatten();
+        if kept.any(|entry| fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(KEEP)))
+        {
+            output(folder().path(), "tune restore");
+        }
+    });
+}
+
 /// Everything that settings may change, by a name: files, the cpusets, and threads of the kernel, of the first process
 /// and of this one. Others come and go, and may be changed by whoever started them.
 fn state() -> BTreeMap<String, String> {
+    forget_a_killed_test();
     let mut found = BTreeMap::new();
     let mut note = |path: &str| {
         if let Ok(text) = fs::read_to_string(path) {
@@ -177,10 +195,11 @@ fn settings_are_kept_until_they_are_taken_back() {
     if !root_or_skip("settings_are_kept_until_they_are_taken_back") {
         return;
     }
+    forget_a_killed_test();
     let folder = folder();
     let interval = || fs::read_to_string("/proc/sys/vm/stat_interval").expect("readable");
     let before = interval();
-    let kept = output(folder.path(), "tune apply --keep stat-interval=93");
+    let kept = output(folder.path(), KEEP);
     assert_eq!(kept.status.code(), Some(0), "{}", text(&kept.stderr));
     assert_eq!(interval(), "93\n");
     // Neither the next run nor `restore` takes it back.
