@@ -32,17 +32,14 @@ pub struct GuestProgram {
 }
 
 impl GuestProgram {
-    /// Reads a program that was named with `--program`, or else this program's own file.
+    /// Reads a program that the user named, or else this program's own file.
     ///
     /// # Errors
     ///
     /// It can't be read, is no program for Linux, is cut short, or needs libraries that no guest has.
     pub fn read(path: &Path, is_named: bool) -> Result<GuestProgram, LabError> {
         let mut bytes = fs::read(path).map_err(LabError::file("read", path))?;
-        let refused = |why: &str| {
-            let option = if is_named { "--program " } else { "" };
-            LabError::Refused(format!("{option}{}: {why}", path.display()))
-        };
+        let refused = |why: &str| LabError::Refused(format!("{}: {why}", path.display()));
         let elf =
             Elf::of(&bytes).ok_or_else(|| refused("this is not a program for Linux (ELF)"))?;
         let machine = elf.u16_at(18).unwrap_or_default();
@@ -91,7 +88,7 @@ impl GuestProgram {
         let guest = MACHINES.iter().find(|(_, known, _)| *known == arch);
         let guest = guest.map_or(arch, |(.., called)| called);
         let what = match self.is_named {
-            true => format!("--program {}: this program", self.path.display()),
+            true => format!("{}: this program", self.path.display()),
             false => "this rtscope".to_owned(),
         };
         Err(LabError::Refused(format!(
@@ -101,12 +98,16 @@ impl GuestProgram {
     }
 }
 
-/// A guest has no libraries. `cargo install` makes a dynamic program, unless it is told otherwise.
+/// A guest has no libraries, and another machine may have others. `cargo install` makes a dynamic program, unless it is
+/// told otherwise.
 fn not_static(is_named: bool) -> String {
-    let way = if is_named { "name a released one" } else { "name a released one with --program" };
+    let way = match is_named {
+        true => "name a released one",
+        false => "name a released one with --program, or with `program` in the file of places",
+    };
     let arch = std::env::consts::ARCH;
     format!(
-        "this program is not static, and a guest has no libraries: {way}, or make one with \
+        "this program is not static, and needs libraries that are missing elsewhere: {way}, or make one with \
          RUSTFLAGS='-C target-feature=+crt-static' cargo install rtscope --target {arch}-unknown-linux-gnu"
     )
 }
@@ -215,7 +216,7 @@ mod tests {
         assert!(found.runs_in("debian-rt-arm64", "arm64").is_ok());
         let said = found.runs_in("debian-rt", "x86_64").expect_err("another").to_string();
         assert!(said.contains("this program is for aarch64, the guest is x86_64"), "{said}");
-        assert!(said.starts_with("--program /") && said.contains("(debian-rt)"), "{said}");
+        assert!(said.starts_with('/') && said.contains("(debian-rt)"), "{said}");
         let own = read(&program(62, 6), false).expect("a program");
         let said = own.runs_in("debian-rt-armhf", "arm").expect_err("another").to_string();
         assert!(said.starts_with("this rtscope is for x86_64, the guest is armv7l"), "{said}");

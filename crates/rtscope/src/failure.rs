@@ -66,7 +66,9 @@ pub(crate) fn error_text(error: &anyhow::Error) -> String {
         text if tells_ways(cause) => printable_lines(&text).into_owned(),
         text => printable(&text).into_owned(),
     };
-    error.chain().fold(String::new(), |text, cause| match shown(cause) {
+    // The cause of an SQLite error is the same error with its number.
+    let causes = error.chain().filter(|cause| !cause.is::<rusqlite::ffi::Error>());
+    causes.fold(String::new(), |text, cause| match shown(cause) {
         cause if text.contains(&cause) => text,
         cause if text.is_empty() => cause,
         cause => format!("{text}: {cause}"),
@@ -96,6 +98,9 @@ mod tests {
     fn what_the_system_answered_is_told_once() {
         let source = io::Error::from_raw_os_error(2);
         let error = anyhow::Error::new(RecordError::Read { path: "nosuch".into(), source });
+        let other = rusqlite::Connection::open_in_memory().and_then(|one| one.execute("x", []));
+        let text = error_text(&anyhow::Error::new(other.expect_err("no SQL")));
+        assert!(text.contains("syntax error") && !text.contains("Error code"), "{text}");
         assert_eq!(
             error_text(&error.context("no report")),
             "no report: can't read a record from nosuch: No such file or directory (os error 2)"

@@ -1,7 +1,12 @@
 # What this place is and who has it. Prints KEY=VALUE lines, changes nothing.
 # $1 folder or nothing
 set -f
-base=${1:-/var/tmp}/rtscope-fleet-$(id -u)
+folder=${1:-/var/tmp}
+base=$folder/rtscope-fleet-$(id -u)
+if ! [ -d "$folder" ]; then
+    echo "there is no folder $folder here: make it, or name another \`folder\` for this place" >&2
+    exit 3
+fi
 echo "machine=$(uname -m)"
 echo "kernel=$(uname -r)"
 [ -r /proc/device-tree/model ] && echo "model=$(tr -d '\000' </proc/device-tree/model)"

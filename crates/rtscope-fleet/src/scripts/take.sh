@@ -2,12 +2,17 @@
 # $1 folder or nothing, $2 job, $3 seconds of the lease, $4 node of Slurm or nothing. Exit code 3: nothing was made.
 set -f
 umask 077
-base=${1:-/var/tmp}/rtscope-fleet-$(id -u)${4:+-$4} job=$2 seconds=$3 node=$4
+folder=${1:-/var/tmp}
+base=$folder/rtscope-fleet-$(id -u)${4:+-$4} job=$2 seconds=$3 node=$4
+if ! [ -d "$folder" ]; then
+    echo "there is no folder $folder here: make it, or name another \`folder\` for this place" >&2
+    exit 3
+fi
 if ! [ -d "$base" ]; then
     mkdir "$base" || exit 3
 fi
 if [ -L "$base" ] || ! [ -O "$base" ]; then
-    echo "$base belongs to somebody else: name another folder for this place" >&2
+    echo "$base belongs to somebody else: name another \`folder\` for this place" >&2
     exit 3
 fi
 boot=$(cat /proc/sys/kernel/random/boot_id) || exit 1

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
+    ops::ControlFlow,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -12,17 +12,15 @@ use super::{
     Engine, EngineTask, LiveTask, SubmittedBatches,
     journal::{CellStep, Spent, TaskJournal},
     order::{CellState, MatrixOrder, Survey},
+    progress::{OrderProgress, Teller},
 };
-use crate::{costs::minutes, error::LabError, kernel_ref::KernelRef, lab::Host};
+use crate::{error::LabError, kernel_ref::KernelRef, lab::Host};
 
 /// How often a task is submitted that gets no further.
 const TRIES: u32 = 3;
 
 /// How often is looked at the engine, at first and later.
 const LOOKS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(10)];
-
-/// How often is told how far it is: after so long at least when it has changed, and after so long in any case.
-const TELLS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 
 /// For how long an engine may fail to answer.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -52,64 +50,23 @@ pub struct OrderDrive<'a> {
     pub cpus: u32,
 }
 
+/// What a drive has done so far.
+#[derive(Default)]
+struct Course {
+    tried: BTreeMap<EngineTask, Tried>,
+    /// Whether the engine took a task.
+    has_begun: bool,
+    /// What it refused last, while others are at work.
+    refusal: Option<Refusal>,
+    teller: Teller,
+}
+
 /// What was tried of a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tried {
     times: u32,
     /// Its missing cells at the last time.
     missing: usize,
-}
-
-/// How far an order is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OrderProgress {
-    pub cells: usize,
-    pub whole: usize,
-    pub failed: usize,
-    pub running: usize,
-    pub waiting: usize,
-    /// Why the first of them waits, in the engine's words.
-    pub reason: String,
-    pub spent: Spent,
-    /// CPUs of a guest.
-    pub cpus: u32,
-}
-
-impl fmt::Display for OrderProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OrderProgress { cells, whole, failed, running, waiting, ref reason, spent, cpus } =
-            *self;
-        write!(f, "[{}/{cells}] ", whole + failed)?;
-        if failed > 0 {
-            write!(f, "{failed} without a record, ")?;
-        }
-        let tasks = if running == 1 { "task" } else { "tasks" };
-        write!(f, "{running} {tasks} running, {waiting} waiting")?;
-        if !matches!(reason.as_str(), "" | "None") {
-            write!(f, " ({reason})")?;
-        }
-        let more = spent.of_more(cells - whole - failed);
-        if let Some(more) = more.filter(|more| !more.is_zero()) {
-            let left = more / u32::try_from(running.max(1)).unwrap_or(1);
-            write!(f, ", about {} left", minutes(left))?;
-            write!(
-                f,
-                "; used {}, about {} to come",
-                core_hours(spent.time * cpus),
-                core_hours(more * cpus)
-            )
-        } else {
-            write!(f, "; used {}", core_hours(spent.time * cpus))
-        }
-    }
-}
-
-/// A time of one core.
-#[must_use]
-pub fn core_hours(time: Duration) -> String {
-    let hours = time.as_secs_f64() / 3600.0;
-    let digits = if hours < 1.0 { 3 } else { 1 };
-    format!("{hours:.digits$} core hours")
 }
 
 impl OrderDrive<'_> {
@@ -119,10 +76,8 @@ impl OrderDrive<'_> {
     ///
     /// The engine refuses everything, or doesn't answer for long.
     pub fn run(&mut self) -> Result<DriveEnd, LabError> {
-        let mut tried: BTreeMap<EngineTask, Tried> = BTreeMap::new();
+        let mut course = Course::default();
         let (began, mut answered) = (Instant::now(), Instant::now());
-        let mut teller = Teller::default();
-        let (mut refusal, mut has_begun) = (None::<Refusal>, false);
         loop {
             if (self.host.stop)() {
                 return Ok(DriveEnd::Left(self.engine.leave()));
@@ -131,37 +86,13 @@ impl OrderDrive<'_> {
             match self.engine.live() {
                 Ok(live) => {
                     answered = Instant::now();
-                    let survey = self.order.survey(self.out);
-                    teller.tell(&self.progress(&survey, &live), self.host);
-                    let due = self.due(&survey, &live, &mut tried);
-                    let is_complete = survey.count(CellState::Missing) == 0;
-                    let runs = live.iter().any(|live| live.is_running);
-                    if due.is_empty() && (live.is_empty() || is_complete && !runs) {
+                    if self.go_on(&live, &mut course)?.is_break() {
                         self.engine.finish();
-                        teller.last(&self.progress(&survey, &[]), self.host);
                         return Ok(DriveEnd::Done);
-                    }
-                    if refusal.as_ref().is_none_or(|refusal| refusal.is_over(live.len())) {
-                        let (accepted, refused) = self.submit(due, &mut tried);
-                        has_begun |= accepted > 0;
-                        let at_work = live.len() + accepted;
-                        refusal = match refused {
-                            None => None,
-                            Some(e) if at_work > 0 => {
-                                Some(Refusal::after(refusal, &e, at_work, self.host))
-                            }
-                            Some(e) if !has_begun => return Err(e),
-                            // What is done is worth telling.
-                            Some(e) => {
-                                (self.host.note)(&e.to_string());
-                                self.engine.finish();
-                                return Ok(DriveEnd::Done);
-                            }
-                        };
                     }
                 }
                 Err(e) if answered.elapsed() > PATIENCE => return Err(e),
-                Err(e) => teller.no_answer(&e, self.host),
+                Err(e) => course.teller.no_answer(&e, self.host),
             }
             let pause = (began.elapsed() / 30).clamp(LOOKS[0], LOOKS[1]);
             let until = Instant::now() + pause;
@@ -169,6 +100,42 @@ impl OrderDrive<'_> {
                 thread::sleep(LOOKS[0]);
             }
         }
+    }
+
+    /// Tells how far the order is, and submits what is due. Breaks when nothing is left to do.
+    fn go_on(
+        &mut self,
+        live: &[LiveTask],
+        course: &mut Course,
+    ) -> Result<ControlFlow<()>, LabError> {
+        let survey = self.order.survey(self.out);
+        course.teller.tell(&self.progress(&survey, live), self.host);
+        let due = self.due(&survey, live, &mut course.tried);
+        let is_complete = survey.count(CellState::Missing) == 0;
+        let runs = live.iter().any(|live| live.is_running);
+        if due.is_empty() && (live.is_empty() || is_complete && !runs) {
+            course.teller.last(&self.progress(&survey, &[]), self.host);
+            return Ok(ControlFlow::Break(()));
+        }
+        if course.refusal.as_ref().is_some_and(|refusal| !refusal.is_over(live.len())) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let (accepted, refused) = self.submit(due, &mut course.tried);
+        course.has_begun |= accepted > 0;
+        let (earlier, at_work) = (course.refusal.take(), live.len() + accepted);
+        match refused {
+            None => {}
+            Some(e) if at_work > 0 => {
+                course.refusal = Some(Refusal::after(earlier, &e, at_work, self.host));
+            }
+            Some(e) if !course.has_begun => return Err(e),
+            // What is done is worth telling.
+            Some(e) => {
+                (self.host.note)(&e.to_string());
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     fn progress(&self, survey: &Survey, live: &[LiveTask]) -> OrderProgress {
@@ -290,41 +257,6 @@ impl Refusal {
 
     fn is_over(&self, live: usize) -> bool {
         live < self.at_work || self.since.elapsed() >= self.pause
-    }
-}
-
-/// Tells how far an order is, no more often than it helps.
-#[derive(Default)]
-struct Teller {
-    told: Option<(Instant, OrderProgress)>,
-    silent: bool,
-}
-
-impl Teller {
-    fn tell(&mut self, progress: &OrderProgress, host: &Host<'_>) {
-        self.silent = false;
-        let is_due = self.told.as_ref().is_none_or(|(at, told)| {
-            let [changed, any] = TELLS;
-            at.elapsed() >= if told == progress { any } else { changed }
-        });
-        if is_due {
-            (host.note)(&progress.to_string());
-            self.told = Some((Instant::now(), progress.clone()));
-        }
-    }
-
-    /// Tells how far it came in the end, unless that was told already.
-    fn last(&mut self, progress: &OrderProgress, host: &Host<'_>) {
-        if self.told.as_ref().is_none_or(|(_, told)| told != progress) {
-            (host.note)(&progress.to_string());
-        }
-    }
-
-    fn no_answer(&mut self, error: &LabError, host: &Host<'_>) {
-        if !self.silent {
-            (host.note)(&format!("{error}; rtscope asks again"));
-        }
-        self.silent = true;
     }
 }
 
@@ -565,28 +497,5 @@ mod tests {
         assert_eq!(order.survey(folder.path()).count(CellState::Whole), 25);
         let lists = folder.path().join(crate::engine::ORDER).join("submissions");
         assert_eq!(fs::read_dir(lists).expect("a folder").count(), 5, "only those that were taken");
-    }
-
-    #[test]
-    fn how_far_an_order_is_fits_into_a_line() {
-        let mut progress = OrderProgress {
-            cells: 1000,
-            whole: 400,
-            failed: 2,
-            running: 10,
-            waiting: 3,
-            reason: "Resources".to_owned(),
-            spent: Spent { guests: 400, time: Duration::from_secs(1200) },
-            cpus: 2,
-        };
-        assert_eq!(
-            progress.to_string(),
-            "[402/1000] 2 without a record, 10 tasks running, 3 waiting (Resources), about 3 min left; used \
-             0.667 core hours, about 0.997 core hours to come"
-        );
-        (progress.whole, progress.waiting, progress.reason) = (998, 0, "None".to_owned());
-        assert!(
-            progress.to_string().ends_with("10 tasks running, 0 waiting; used 0.667 core hours")
-        );
     }
 }

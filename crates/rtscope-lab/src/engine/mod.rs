@@ -10,6 +10,7 @@ pub mod drive;
 pub mod journal;
 pub mod local;
 pub mod order;
+mod progress;
 pub mod slurm;
 
 use std::{

@@ -9,7 +9,7 @@ use super::{
     initrd,
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, with_block, without_block},
-    parameters::{MARK, Words, without_parameters},
+    parameters::{MARK, Words, entry_title, without_parameters},
 };
 use crate::error::LabError;
 
@@ -239,8 +239,8 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
     let old = without_parameters(&custom(root, &folder)?);
     let entry = default_entry(&[&main, &old]).ok_or_else(|| no_entry(&folder))?;
     entry.line(&LINUX).ok_or_else(|| no_entry(&folder))?;
-    let title = entry.title.replace('\'', "");
-    let mut body = format!("menuentry '{title} (rtscope)' --id {MARK} {{\n");
+    let title = entry_title(&entry.title.replace('\'', ""));
+    let mut body = format!("menuentry '{title}' --id {MARK} {{\n");
     for line in &entry.body {
         let parts: Vec<&str> = line.split_whitespace().collect();
         match parts.first() {

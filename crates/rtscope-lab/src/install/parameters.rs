@@ -50,6 +50,11 @@ impl Words<'_> {
     }
 }
 
+/// What the boot menu shows for the copy of an entry, which may be that of a kernel that rtscope installed.
+pub(super) fn entry_title(of: &str) -> String {
+    format!("{} (rtscope parameters)", of.trim_end_matches(" (rtscope)"))
+}
+
 /// A parameter's name. The kernel takes `-` and `_` for the same.
 fn parameter(word: &str) -> String {
     word.split('=').next().unwrap_or_default().replace('-', "_")

@@ -11,7 +11,7 @@ use super::{
     change::{Change, Content},
     layout::{Chosen, folder_with, located},
     marked_block::{Mark, silenced, with_block},
-    parameters::{MARK, Words, without_parameters},
+    parameters::{MARK, Words, entry_title, without_parameters},
 };
 use crate::error::LabError;
 
@@ -142,7 +142,7 @@ pub(super) fn with_parameters(root: &Path, words: &Words<'_>) -> Result<Vec<Chan
     let mut text = format!("# Written by rtscope: {}\n", words.title());
     for old in entry.text.lines().filter(|old| value_of(old, "options").is_none()) {
         match value_of(old, "title") {
-            Some(title) => text += &format!("title {title} (rtscope)\n"),
+            Some(title) => text += &format!("title {}\n", entry_title(title)),
             None => text += &format!("{old}\n"),
         }
     }

@@ -296,7 +296,7 @@ fn a_place_that_somebody_else_has_is_waited_for() {
 }
 
 #[test]
-fn a_program_that_would_not_run_at_its_place_is_listed() {
+fn places_that_could_run_nothing_are_listed_with_the_reason() {
     let room = room(&["one"], PLAN);
     let mut program = fs::read(room.path().join("small")).expect("read");
     // The machine in the header of an ELF file: RISC-V.
@@ -305,7 +305,9 @@ fn a_program_that_would_not_run_at_its_place_is_listed() {
     let places = |name: &str, program: &str| {
         format!("[places.{name}]\nlocal = true\nprogram = \"{program}\"\n")
     };
-    let text_of = [places("good", "small"), places("missing", "none"), places("wrong", "other")];
+    let folderless = places("nowhere", "small") + "folder = \"/nonexistent/folder\"\n";
+    let text_of =
+        [places("good", "small"), places("missing", "none"), folderless, places("wrong", "other")];
     fs::write(room.path().join("places.toml"), text_of.concat()).expect("written");
     let listed = output(room.path(), "fleet list --json");
     assert_eq!(listed.status.code(), Some(1), "{}", text(&listed.stderr));
@@ -313,7 +315,9 @@ fn a_program_that_would_not_run_at_its_place_is_listed() {
     let problem = |n: usize| listed[n]["program_problem"].to_string();
     assert_eq!(problem(0), "null", "{listed}");
     assert!(problem(1).contains("none") && problem(1).contains("No such file"), "{listed}");
-    assert!(problem(2).contains("other") && problem(2).contains("riscv64"), "{listed}");
+    assert!(problem(3).contains("other") && problem(3).contains("riscv64"), "{listed}");
+    let problem = listed[2]["problem"].to_string();
+    assert!(problem.contains("there is no folder /nonexistent/folder here: make it"), "{listed}");
     let listed = output(room.path(), "fleet list");
     assert!(text(&listed.stdout).contains("; can't run: "), "{}", text(&listed.stdout));
     assert_eq!(output(room.path(), "fleet list --on place=good").status.code(), Some(0));

@@ -144,6 +144,11 @@ fn kernels_and_parameters_go_in_the_other_order() {
         assert_eq!(on_top.words, "nohz_full=1");
         assert!(on_top.chosen.cmdline.contains(WORDS), "{layout}: {}", on_top.chosen.cmdline);
         assert!(on_top.chosen.cmdline.ends_with("nohz_full=1"), "{layout}");
+        if layout == BootLayout::Grub {
+            let menu = fs::read_to_string(root.join("boot/grub/custom.cfg")).expect("a menu");
+            let title = "menuentry 'Linux 6.12.0-rt (rtscope parameters)'";
+            assert!(menu.contains(title), "{menu}");
+        }
         back(&root).expect("the upper ones");
         rollback(&root, None, &mut Steps::default(), &mut quiet).expect("the kernel");
         back(&root).expect("the lower ones");

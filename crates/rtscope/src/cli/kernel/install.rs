@@ -21,7 +21,8 @@ pub(in crate::cli) struct Args {
     /// Root folder of the system, with its boot partition mounted in it
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
-    /// Boot loader of that system: raspberry-pi, grub, extlinux or u-boot
+    /// Boot loader of that system: raspberry-pi, grub, extlinux or u-boot. With armbian or
+    /// systemd-boot, install the package that `kernel package` makes instead
     #[arg(long, value_name = "LAYOUT")]
     layout: BootLayout,
     /// Words to add to the kernel's command line
@@ -77,9 +78,9 @@ pub(super) fn install(asked: &Args) -> anyhow::Result<ExitCode> {
     let _ = writeln!(text, "the boot loader will boot {}", shown(&installed.chosen.image));
     let _ = writeln!(
         text,
-        "next: {}; then `rtscope kernel verify`. To go back: `rtscope kernel rollback --root {}`",
+        "next: {}; then `rtscope kernel verify`. To go back: `rtscope kernel rollback{}`",
         wish.boot_step(),
-        shown(wish.root)
+        install::of_root(wish.root)
     );
     print(&text)?;
     Ok(ExitCode::from(exit::PASS))
