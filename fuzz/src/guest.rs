@@ -5,8 +5,8 @@ use rtscope_analyse::report::sched;
 use rtscope_lab::{config::merge, console, inputs::Inputs};
 use rtscope_model::{
     guest::{Cost, GuestExtras, OURS, THEIRS},
+    guest_link,
     sched::{Experiment, ExperimentRecord},
-    wire,
 };
 
 use super::{
@@ -38,12 +38,12 @@ pub fn guest(bytes: &[u8], stages: Stages) {
 /// Frames are found among noise, and those of a sender come through it.
 fn line(bytes: &[u8]) {
     let piece = bytes.first().map_or(1, |&byte| usize::from(byte) + 1);
-    let mut reader = wire::FrameReader::default();
+    let mut reader = guest_link::FrameReader::default();
     bytes.chunks(piece).for_each(|piece| drop(reader.feed(piece)));
     let (name, body) = bytes.split_at(bytes.len().min(8));
-    let Some(frame) = wire::file(&String::from_utf8_lossy(name), body) else { return };
-    let frames = wire::FrameReader::default().feed(&frame);
-    assert!(matches!(&frames[..], [wire::Frame::File { body: read, .. }] if read == body));
+    let Some(frame) = guest_link::file(&String::from_utf8_lossy(name), body) else { return };
+    let frames = guest_link::FrameReader::default().feed(&frame);
+    assert!(matches!(&frames[..], [guest_link::Frame::File { body: read, .. }] if read == body));
 }
 
 fn console_of(text: &str) {

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::order::MatrixOrder, error::LabError, folder_lock::FolderLock, inputs, name, recheck,
+    engine::order::WorkOrder, error::LabError, folder_lock::FolderLock, inputs, name, recheck,
 };
 
 /// File that says which guests the records of a folder are of.
@@ -188,7 +188,7 @@ pub fn claim(
     }
     let text = fs::read_to_string(&path).unwrap_or_default();
     let before: Option<GuestList> = serde_json::from_str(&text).ok();
-    if before.is_none() && MatrixOrder::read(out).is_ok() {
+    if before.is_none() && WorkOrder::read(out).is_ok() {
         return Err(LabError::Refused(format!(
             "{} belongs to a matrix that runs in batches: add --engine to continue it, or choose another folder with \
              --out",

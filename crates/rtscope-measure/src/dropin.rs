@@ -15,7 +15,7 @@ use rtscope_sys::{
 };
 
 use crate::{
-    interrupt::Interrupt,
+    signals::Interrupt,
     watchdog::{UNATTENDED, Watchdog},
 };
 

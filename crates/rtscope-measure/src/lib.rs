@@ -20,14 +20,13 @@
 
 #![forbid(unsafe_code)]
 
-pub mod agent;
 pub mod check;
 pub mod doctor;
 pub mod drift;
 pub mod dropin;
 pub mod environment;
 pub mod explain;
-pub mod interrupt;
+pub mod guest_init;
 pub mod load;
 mod machine;
 mod other_work;
@@ -36,6 +35,7 @@ mod protocol;
 pub mod ps;
 pub mod recorder;
 pub mod sched;
+pub mod signals;
 pub mod stat;
 mod stream;
 pub mod throughput;
@@ -69,10 +69,10 @@ use crate::{
     environment::{
         InterruptCounters, SystemCounters, energy::EnergyCounters, kernel_log::KernelLog,
     },
-    interrupt::Interrupt,
     load::{Launcher, LoadError},
     protocol::{Conductor, LockedMemory},
     recorder::{RecordError, RecordFiles, Recorder},
+    signals::Interrupt,
     stream::Stream,
     timekeeping::{ClockWatch, Reading},
     watchdog::Watchdog,

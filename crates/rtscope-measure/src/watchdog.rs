@@ -11,7 +11,7 @@ use rtscope_sys::{
 };
 
 /// A real-time thread of ours that runs so long without sleeping ends the run; twice as long, the
-/// process (see [`Interrupt::install`](crate::interrupt::Interrupt::install)). A soft limit: loads inherit it, and
+/// process (see [`Interrupt::install`](crate::signals::Interrupt::install)). A soft limit: loads inherit it, and
 /// can lift it.
 const RUNAWAY_US: u64 = 1_000_000;
 

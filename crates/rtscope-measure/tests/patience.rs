@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rtscope_measure::{interrupt::Interrupt, tune};
+use rtscope_measure::{signals::Interrupt, tune};
 use rtscope_sys::tree::Tree;
 
 /// Set in the child, to the folder of its files: when it listens to signals, before or after the change.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_measure::{RunOptions, interrupt::Interrupt, watchdog::UNATTENDED};
+use rtscope_measure::{RunOptions, signals::Interrupt, watchdog::UNATTENDED};
 use rtscope_model::{
     cpu::CpuSet,
     event::Event,

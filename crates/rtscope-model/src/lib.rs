@@ -34,6 +34,7 @@ pub mod explain;
 pub mod finding;
 pub mod frames;
 pub mod guest;
+pub mod guest_link;
 pub mod instructions;
 pub mod interruptions;
 pub mod load;
@@ -57,6 +58,5 @@ pub mod time;
 pub mod trace;
 pub mod verdict;
 pub mod wave;
-pub mod wire;
 
 pub use rtscope_histogram as histogram;

@@ -31,12 +31,12 @@ mod tui;
 
 use std::process::ExitCode;
 
-use rtscope_measure::agent;
+use rtscope_measure::guest_init;
 
 fn main() -> ExitCode {
     rtscope_sys::memory::single_arena();
-    if agent::is_guest() {
-        agent::main(env!("CARGO_PKG_VERSION"), record::wall_clock);
+    if guest_init::is_guest() {
+        guest_init::main(env!("CARGO_PKG_VERSION"), record::wall_clock);
         return ExitCode::from(exit::ERROR);
     }
     leftovers::restore_on_panic();

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use rtscope_analyse::statistics::claim::Claim;
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use rtscope_model::{
     event::{Event, Stamped},
     finding::Weight,

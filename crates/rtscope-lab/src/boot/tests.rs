@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use rtscope_model::{guest::Timing, wire};
+use rtscope_model::{guest::Timing, guest_link};
 
 use super::{watch::unpack, *};
 use crate::{
@@ -185,16 +185,16 @@ fn a_record_is_whole_or_damaged_or_a_reason() {
         let script = format!("echo x >> $CONSOLE; cat {} >> $CHANNEL", frames.display());
         room.boot(&script, 30_000, &|| false)
     };
-    let file = |name: &str, text: &[u8]| wire::file(name, &packed(text)).expect("a frame");
-    let guest = send(&[file("a", b"1"), wire::end(1)]);
+    let file = |name: &str, text: &[u8]| guest_link::file(name, &packed(text)).expect("a frame");
+    let guest = send(&[file("a", b"1"), guest_link::end(1)]);
     assert_eq!((guest.ending, &guest.files["a"]), (Ending::Sent, &b"1".to_vec()));
-    let guest = send(&[file("a", b"1"), wire::end(2)]);
+    let guest = send(&[file("a", b"1"), guest_link::end(2)]);
     assert_eq!(guest.ending, Ending::Damaged, "a file is missing");
     let mut broken = file("a", b"1");
     let last = broken.len() - 1;
     broken[last] ^= 1;
-    assert_eq!(send(&[broken, wire::end(1)]).ending, Ending::Damaged);
-    let guest = send(&[file(wire::FAILURE, b"no CPU 7"), wire::end(1)]);
+    assert_eq!(send(&[broken, guest_link::end(1)]).ending, Ending::Damaged);
+    let guest = send(&[file(guest_link::FAILURE, b"no CPU 7"), guest_link::end(1)]);
     assert_eq!(guest.ending, Ending::Failed("no CPU 7".to_owned()));
 }
 
@@ -202,7 +202,7 @@ fn a_record_is_whole_or_damaged_or_a_reason() {
 fn an_emulator_that_logs_is_left_to_end_in_order() {
     let run = |end: &str| {
         let room = Room::new();
-        fs::write(room.path("frames"), wire::end(0)).expect("written");
+        fs::write(room.path("frames"), guest_link::end(0)).expect("written");
         let script = format!("cat {} >> $CHANNEL; {end}", room.path("frames").display());
         let log = Some(Log::Record(Path::new("log")));
         let guest = room.boot_with(log, "x86-64", &script, 30_000, &|| false);
@@ -225,7 +225,7 @@ fn a_record_that_comes_by_the_console_is_no_part_of_what_the_console_said() {
     let room = Room::new();
     // A body of letters: as text it would look like the kernel's.
     let body = packed(b"\nOops: a file's own words\n", flate2::Compression::none());
-    let frames = [wire::file("a", &body).expect("a frame"), wire::end(1)].concat();
+    let frames = [guest_link::file("a", &body).expect("a frame"), guest_link::end(1)].concat();
     fs::write(room.path("frames"), frames).expect("written");
     let script = format!(
         "echo 'rtscope: phase 1/1 rest' >> $CONSOLE; cat {} >> $CONSOLE; echo 'rtscope: sent' >> $CONSOLE",

@@ -11,7 +11,7 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use rtscope_model::wire::{FAILURE, Frame, FrameReader};
+use rtscope_model::guest_link::{FAILURE, Frame, FrameReader};
 
 use super::{
     Boot, Emulator, Ending, LOOK, has_halted,

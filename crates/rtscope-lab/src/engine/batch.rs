@@ -14,7 +14,7 @@ use super::{
     ORDER,
     claim::{CellClaim, ClaimAnswer, Watch},
     journal::{CellStep, TaskJournal, TaskLine},
-    order::{CellState, MatrixOrder, OrderedCell},
+    order::{CellState, OrderedCell, WorkOrder},
 };
 use crate::{
     boot::Ending,
@@ -36,7 +36,7 @@ const WHY: &str = "why.txt";
 /// A process that works on a batch.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
 pub struct BatchRun<'a> {
-    pub order: &'a MatrixOrder,
+    pub order: &'a WorkOrder,
     pub out: &'a Path,
     pub lab: &'a mut Lab,
     pub host: &'a Host<'a>,
@@ -116,8 +116,8 @@ impl BatchRun<'_> {
     fn kernel(&self, kernel: usize) -> Result<KernelUnderTest, LabError> {
         let asked = KernelRef::parse(&self.order.kernels[kernel])?;
         let report = &mut self.host.report();
-        let found = MatrixOrder::find_kernel(self.out, &asked, self.lab, report)?;
-        MatrixOrder::pin(self.out, &asked, &found.sha256)?;
+        let found = WorkOrder::find_kernel(self.out, &asked, self.lab, report)?;
+        WorkOrder::pin(self.out, &asked, &found.sha256)?;
         Ok(found)
     }
 
@@ -214,7 +214,7 @@ impl BatchRun<'_> {
             Ending::Interrupted => Ok(step(CellStep::Ended)),
             _ => {
                 fs::write(part.join(WHY), &why).map_err(LabError::file("write", part))?;
-                let to = MatrixOrder::failed(self.out, &cell.name);
+                let to = WorkOrder::failed(self.out, &cell.name);
                 let parent = to.parent().unwrap_or(self.out);
                 fs::create_dir_all(parent).map_err(LabError::file("make", parent))?;
                 let _ = fs::remove_dir_all(&to);
@@ -230,14 +230,14 @@ fn state(out: &Path, cell: &OrderedCell) -> CellState {
     if out.join(&cell.name).exists() {
         return CellState::Whole;
     }
-    let failed = MatrixOrder::failed(out, &cell.name).exists();
+    let failed = WorkOrder::failed(out, &cell.name).exists();
     if failed { CellState::Failed } else { CellState::Missing }
 }
 
 /// Why a guest brought no record.
 #[must_use]
 pub fn why_failed(out: &Path, cell: &str) -> String {
-    let folder = MatrixOrder::failed(out, cell);
+    let folder = WorkOrder::failed(out, cell);
     let why = fs::read_to_string(folder.join(WHY)).unwrap_or_default();
     let console = folder.join(crate::boot::CONSOLE);
     format!("{why} (its console: {})", console.display())

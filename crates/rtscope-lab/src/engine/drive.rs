@@ -11,7 +11,7 @@ use std::{
 use super::{
     Engine, EngineTask, LiveTask, SubmittedBatches,
     journal::{CellStep, Spent, TaskJournal},
-    order::{CellState, MatrixOrder, Survey},
+    order::{CellState, Survey, WorkOrder},
     progress::{OrderProgress, Teller},
 };
 use crate::{error::LabError, kernel_ref::KernelRef, lab::Host};
@@ -40,7 +40,7 @@ pub enum DriveEnd {
 /// A drive of an order.
 #[expect(missing_debug_implementations, reason = "holds functions, which show nothing")]
 pub struct OrderDrive<'a> {
-    pub order: &'a MatrixOrder,
+    pub order: &'a WorkOrder,
     pub out: &'a Path,
     pub engine: &'a mut dyn Engine,
     pub host: &'a Host<'a>,
@@ -190,7 +190,7 @@ impl OrderDrive<'_> {
     fn task_before(&self, batch: usize) -> Option<EngineTask> {
         let by = self.prepared_by[self.order.kernel_of(batch)]?;
         let kernel = KernelRef::parse(&self.order.kernels[by]).ok()?;
-        (!MatrixOrder::is_pinned(self.out, &kernel)).then_some(EngineTask::Kernel(by))
+        (!WorkOrder::is_pinned(self.out, &kernel)).then_some(EngineTask::Kernel(by))
     }
 
     /// Submits lists of tasks in pieces that the engine takes. Returns how many tasks it took, and why it refused
@@ -262,7 +262,7 @@ impl Refusal {
 
 /// Why a cell isn't there.
 #[must_use]
-pub fn why_missing(out: &Path, order: &MatrixOrder) -> BTreeMap<String, String> {
+pub fn why_missing(out: &Path, order: &WorkOrder) -> BTreeMap<String, String> {
     let mut why = BTreeMap::new();
     for line in TaskJournal::read_all(out) {
         let said = match (line.step, line.why) {
@@ -309,7 +309,7 @@ mod tests {
 
     /// An engine on paper: each task makes the folders of its cells, or is lost.
     struct Paper<'a> {
-        order: &'a MatrixOrder,
+        order: &'a WorkOrder,
         out: &'a Path,
         /// Lists that it got: the one that they wait for, and their tasks.
         got: Vec<(Option<usize>, SubmittedBatches)>,
@@ -332,7 +332,7 @@ mod tests {
             let EngineTask::Batch(batch) = task else {
                 let kernel = KernelRef::parse(&self.order.kernels[0]).expect("a kernel");
                 if !lost {
-                    MatrixOrder::pin(self.out, &kernel, "hash").expect("written");
+                    WorkOrder::pin(self.out, &kernel, "hash").expect("written");
                 }
                 return;
             };
@@ -393,7 +393,7 @@ mod tests {
         }
     }
 
-    fn order(kernels: &[&str], seeds: u64) -> MatrixOrder {
+    fn order(kernels: &[&str], seeds: u64) -> WorkOrder {
         let text = |phase: &str| {
             format!("name = '{phase}'\n[[phase]]\nname = '{phase}'\nduration = '1s'\n")
         };
@@ -408,13 +408,13 @@ mod tests {
             has_guest_program: false,
             specs: BTreeMap::new(),
         };
-        let mut order = MatrixOrder::new(&request).expect("an order");
+        let mut order = WorkOrder::new(&request).expect("an order");
         order.split(Duration::from_secs(300), |_, _| Duration::from_secs(6));
         order
     }
 
     fn paper<'a>(
-        order: &'a MatrixOrder,
+        order: &'a WorkOrder,
         out: &'a Path,
         is_lost: &'a dyn Fn(usize) -> bool,
     ) -> Paper<'a> {

@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Engine, EngineTask, LiveTask, ORDER, SubmittedBatches, words_of_task};
-use crate::{engine::order::MatrixOrder, error::LabError};
+use crate::{engine::order::WorkOrder, error::LabError};
 
 /// How long a task may take to end its guest in order.
 const ENDS_IN: Duration = Duration::from_secs(15);
@@ -48,7 +48,7 @@ pub struct LocalEngine {
 
 impl LocalEngine {
     #[must_use]
-    pub fn new(out: PathBuf, order: &MatrixOrder, jobs: usize, guard: Vec<String>) -> LocalEngine {
+    pub fn new(out: PathBuf, order: &WorkOrder, jobs: usize, guard: Vec<String>) -> LocalEngine {
         LocalEngine {
             out,
             folder: order.folder.clone(),
@@ -65,7 +65,7 @@ impl LocalEngine {
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         let path = folder.join(format!("{}_{}.txt", task.submission, task.index));
         let said = File::create(&path).map_err(LabError::file("write", &path))?;
-        let program = MatrixOrder::program(&self.out);
+        let program = WorkOrder::program(&self.out);
         let mut words = self.guard.iter().map(String::as_str);
         let mut command = Command::new(words.next().unwrap_or_default());
         let child = command
@@ -187,7 +187,7 @@ mod tests {
 
     fn engine(out: &Path, jobs: usize, program: &str) -> LocalEngine {
         use std::os::unix::fs::PermissionsExt;
-        let path = MatrixOrder::program(out);
+        let path = WorkOrder::program(out);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(&path, program).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("changed");

@@ -72,7 +72,7 @@ pub struct OrderedCell {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct MatrixOrder {
+pub struct WorkOrder {
     format: u32,
     /// Hash of the keys of all cells.
     pub key: String,
@@ -81,7 +81,7 @@ pub struct MatrixOrder {
     /// Folder of kernels, images and records.
     pub cache: PathBuf,
     pub options: GuestOptions,
-    /// Whether guests run [`MatrixOrder::guest_program`].
+    /// Whether guests run [`WorkOrder::guest_program`].
     pub has_guest_program: bool,
     /// The kernels as they were typed.
     pub kernels: Vec<String>,
@@ -95,13 +95,13 @@ pub struct MatrixOrder {
     pub batches: Vec<Vec<usize>>,
 }
 
-impl MatrixOrder {
+impl WorkOrder {
     /// Makes an order, without batches.
     ///
     /// # Errors
     ///
     /// A kernel or a plan is named twice, or the working folder is gone.
-    pub fn new(request: &MatrixRequest) -> Result<MatrixOrder, LabError> {
+    pub fn new(request: &MatrixRequest) -> Result<WorkOrder, LabError> {
         let MatrixRequest { kernels, plans, seeds, .. } = request;
         let loads = names(plans.iter().map(|plan| plan.name.as_str()))?;
         let of_kernels = names(kernels.iter().map(KernelRef::label))?;
@@ -127,7 +127,7 @@ impl MatrixOrder {
         }
         let keys: Vec<(&str, &[u8])> =
             cells.iter().map(|cell| (cell.name.as_str(), cell.key.as_bytes())).collect();
-        Ok(MatrixOrder {
+        Ok(WorkOrder {
             format: FORMAT,
             key: key_of(&keys),
             folder: std::env::current_dir().map_err(LabError::file("find", "."))?,
@@ -179,7 +179,7 @@ impl MatrixOrder {
     /// # Errors
     ///
     /// The folder holds something else, or can't be written.
-    pub fn keep(self, out: &Path) -> Result<MatrixOrder, LabError> {
+    pub fn keep(self, out: &Path) -> Result<WorkOrder, LabError> {
         let path = out.join(GUESTS);
         // Another site may be about to write it.
         let until = Instant::now() + Duration::from_secs(2);
@@ -193,7 +193,7 @@ impl MatrixOrder {
         if write_once(&path, text.as_bytes()).map_err(LabError::file("write", &path))? {
             return Ok(self);
         }
-        let there = MatrixOrder::read(out)?;
+        let there = WorkOrder::read(out)?;
         if there.key == self.key {
             return Ok(there);
         }
@@ -216,10 +216,10 @@ impl MatrixOrder {
     /// # Errors
     ///
     /// There is none, or it can't be read.
-    pub fn read(out: &Path) -> Result<MatrixOrder, LabError> {
+    pub fn read(out: &Path) -> Result<WorkOrder, LabError> {
         let path = out.join(GUESTS);
         let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-        let order: Option<MatrixOrder> = serde_json::from_str(&text).ok();
+        let order: Option<WorkOrder> = serde_json::from_str(&text).ok();
         order.filter(|order| order.format == FORMAT).ok_or_else(|| {
             LabError::Refused(format!(
                 "{} holds records that were made without --engine: leave --engine out to go on with them, or choose \
@@ -270,7 +270,7 @@ impl MatrixOrder {
     ///
     /// It is another one, or the note can't be written.
     pub fn pin(out: &Path, kernel: &KernelRef, sha256: &str) -> Result<(), LabError> {
-        let path = MatrixOrder::pinned(out, kernel);
+        let path = WorkOrder::pinned(out, kernel);
         if write_once(&path, sha256.as_bytes()).map_err(LabError::file("write", &path))? {
             return Ok(());
         }
@@ -288,7 +288,7 @@ impl MatrixOrder {
     /// Whether a kernel was found for this order.
     #[must_use]
     pub fn is_pinned(out: &Path, kernel: &KernelRef) -> bool {
-        MatrixOrder::pinned(out, kernel).exists()
+        WorkOrder::pinned(out, kernel).exists()
     }
 
     fn pinned(out: &Path, kernel: &KernelRef) -> PathBuf {
@@ -303,7 +303,7 @@ impl MatrixOrder {
     ///
     /// The note can't be written.
     pub fn note_built(out: &Path, kernel: &KernelRef, key: &str) -> Result<(), LabError> {
-        let path = MatrixOrder::built(out, kernel);
+        let path = WorkOrder::built(out, kernel);
         write_once(&path, key.as_bytes()).map_err(LabError::file("write", &path)).map(drop)
     }
 
@@ -313,7 +313,7 @@ impl MatrixOrder {
 
     /// A kernel as the cache has it: by the key under which it was built, else as it was asked for.
     fn as_kept(out: &Path, kernel: &KernelRef) -> KernelRef {
-        match fs::read_to_string(MatrixOrder::built(out, kernel)) {
+        match fs::read_to_string(WorkOrder::built(out, kernel)) {
             Ok(key) => KernelRef::named(&key, kernel.words().to_vec()),
             Err(_) => kernel.clone(),
         }
@@ -328,7 +328,7 @@ impl MatrixOrder {
         cache: &Cache,
     ) -> bool {
         match specs.contains_key(kernel.name()) {
-            true => cache.find(MatrixOrder::as_kept(out, kernel).name()).is_none(),
+            true => cache.find(WorkOrder::as_kept(out, kernel).name()).is_none(),
             false => is_to_prepare(kernel, cache),
         }
     }
@@ -344,7 +344,7 @@ impl MatrixOrder {
         lab: &Lab,
         report: &mut Report<'_>,
     ) -> Result<KernelUnderTest, LabError> {
-        let kept = MatrixOrder::as_kept(out, asked);
+        let kept = WorkOrder::as_kept(out, asked);
         let found = lab.kernels(std::slice::from_ref(&kept), report)?.into_iter().next();
         let found = found.ok_or(LabError::NotReached)?;
         Ok(KernelUnderTest { label: asked.label().to_owned(), ..found })
@@ -399,7 +399,7 @@ mod tests {
 
     use super::*;
 
-    fn order(kernels: &[&str], phases: &[&str], seeds: u64) -> MatrixOrder {
+    fn order(kernels: &[&str], phases: &[&str], seeds: u64) -> WorkOrder {
         let text = |phase: &str| {
             format!("name = '{phase}'\n[[phase]]\nname = '{phase}'\nduration = '1s'\n")
         };
@@ -414,7 +414,7 @@ mod tests {
             has_guest_program: false,
             specs: BTreeMap::new(),
         };
-        MatrixOrder::new(&request).expect("an order")
+        WorkOrder::new(&request).expect("an order")
     }
 
     #[test]
@@ -460,10 +460,10 @@ mod tests {
         let said = order(&["a"], &["disk"], 2).keep(&out).expect_err("another").to_string();
         assert!(said.contains("a-disk-seed1 differs"), "{said}");
         let kernel = |typed: &str| KernelRef::parse(typed).expect("sound");
-        assert!(!MatrixOrder::is_pinned(&out, &kernel("a")));
-        MatrixOrder::pin(&out, &kernel("a"), "one").expect("the first look");
-        MatrixOrder::pin(&out, &kernel("a:quiet"), "one").expect("the same kernel");
-        let said = MatrixOrder::pin(&out, &kernel("a"), "two").expect_err("another").to_string();
+        assert!(!WorkOrder::is_pinned(&out, &kernel("a")));
+        WorkOrder::pin(&out, &kernel("a"), "one").expect("the first look");
+        WorkOrder::pin(&out, &kernel("a:quiet"), "one").expect("the same kernel");
+        let said = WorkOrder::pin(&out, &kernel("a"), "two").expect_err("another").to_string();
         assert!(said.contains("a is not the kernel with which this matrix began"), "{said}");
         let foreign = folder.path().join("foreign");
         fs::create_dir(&foreign).expect("made");

@@ -12,7 +12,7 @@ use rtscope_sys::slurm;
 
 use super::{Engine, EngineTask, LiveTask, ORDER, SubmittedBatches, words_of_task};
 use crate::{
-    engine::order::MatrixOrder,
+    engine::order::WorkOrder,
     error::LabError,
     tool::{self, Need},
 };
@@ -47,7 +47,7 @@ impl Slurm {
     /// Its programs are missing.
     pub fn new(
         out: PathBuf,
-        order: &MatrixOrder,
+        order: &WorkOrder,
         cpus: u32,
         throttle: Option<u16>,
     ) -> Result<Slurm, LabError> {
@@ -113,7 +113,7 @@ impl Engine for Slurm {
         fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
         let script = folder.join(format!("{}.sh", tasks.number));
         let text =
-            script_of(&MatrixOrder::program(&self.out), &words_of_task(&self.out, tasks.number));
+            script_of(&WorkOrder::program(&self.out), &words_of_task(&self.out, tasks.number));
         fs::write(&script, text).map_err(LabError::file("write", &script))?;
         let throttle = self.throttle.map_or(String::new(), |at_a_time| format!("%{at_a_time}"));
         let mut command = Command::new("sbatch");

@@ -24,9 +24,9 @@ use rtscope_sys::{fork::signal, process, tree::Tree};
 pub use self::events::{Trace, read as read_trace};
 use crate::{
     environment::{Stat, value},
-    interrupt::Interrupt,
     processes::Processes,
     ps,
+    signals::Interrupt,
     trace::{Instance, Recording, TraceError},
 };
 

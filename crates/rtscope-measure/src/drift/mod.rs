@@ -25,7 +25,7 @@ use rtscope_sys::{
 use self::beat::Beat;
 pub use self::outside::read_trace;
 use crate::{
-    interrupt::Interrupt,
+    signals::Interrupt,
     trace::TraceError,
     watchdog::{UNATTENDED, Watchdog},
 };

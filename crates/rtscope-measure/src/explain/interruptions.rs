@@ -21,7 +21,7 @@ use rtscope_sys::{
 use super::{ExplainError, LOOK, accounts::Pinned};
 use crate::{
     environment,
-    interrupt::Interrupt,
+    signals::Interrupt,
     trace::{Instance, KernelSymbols, Recording},
 };
 

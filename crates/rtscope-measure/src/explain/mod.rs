@@ -39,8 +39,8 @@ pub use self::{
 use crate::{
     check::{self, CheckError, Running},
     environment,
-    interrupt::Interrupt,
     processes::Processes,
+    signals::Interrupt,
     trace::{Instance, KernelSymbols, Recording, TraceError, foreign::TraceDatError},
 };
 

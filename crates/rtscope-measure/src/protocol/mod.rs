@@ -29,10 +29,10 @@ use crate::{
     environment::{
         InterruptCounters, SystemCounters, energy::EnergyCounters, kernel_log::KernelLog, smi,
     },
-    interrupt::Interrupt,
     load::{self, Launcher, RunningLoad},
     machine::{SessionPlan, real_time_load_priority},
     other_work::OtherWorkWatch,
+    signals::Interrupt,
     stream::Stream,
     timekeeping::{self, ClockWatch},
     watchdog::Watchdog,

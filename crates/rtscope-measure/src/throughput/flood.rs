@@ -12,8 +12,8 @@ use rtscope_sys::net::{IcmpSocket, icmp_socket};
 
 use super::wire::{self, Answer, PATIENCE, Request, VERSION};
 use crate::{
-    interrupt::Interrupt,
     load::network::{BURST, PACKET_MAX, echo_request, is_passing, is_reply_to, reply_room},
+    signals::Interrupt,
 };
 
 /// The port of a peer when none is named.

@@ -22,7 +22,7 @@ use super::{
     send::{self, Sent},
     wire::PATIENCE,
 };
-use crate::interrupt::Interrupt;
+use crate::signals::Interrupt;
 
 /// States of its control connection.
 mod state {

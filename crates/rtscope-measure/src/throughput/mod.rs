@@ -30,7 +30,7 @@ use rustix::net::sockopt;
 
 pub use self::{flood::PORT, receive::serve};
 use self::{sampler::Sampler, wire::PATIENCE};
-use crate::{environment::SystemCounters, interrupt::Interrupt};
+use crate::{environment::SystemCounters, signals::Interrupt};
 
 /// Where the bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::{
     set_receive_buffer,
     wire::{self, Answer, PATIENCE, Request, VERSION},
 };
-use crate::{environment::SystemCounters, interrupt::Interrupt};
+use crate::{environment::SystemCounters, signals::Interrupt};
 
 /// The longest transfer that is accepted.
 const LIMIT: Duration = Duration::from_secs(300);

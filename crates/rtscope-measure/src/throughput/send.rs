@@ -13,7 +13,7 @@ use super::{
     set_send_buffer,
     wire::{self, Answer, PATIENCE, Request, VERSION},
 };
-use crate::interrupt::Interrupt;
+use crate::signals::Interrupt;
 
 /// Bytes in a write to a stream.
 pub(super) const WRITE: usize = 64 << 10;

@@ -12,7 +12,7 @@ mod cgroup;
 mod change;
 mod error;
 mod held;
-mod interrupt;
+mod irq;
 mod journal;
 mod kernel_thread;
 mod persist;
@@ -57,7 +57,7 @@ pub use self::{
     setting::{SETTINGS, SettingDescriptor, check},
     status::{ChangedSetting, SettingOwner, status},
 };
-use crate::interrupt as signals;
+use crate::signals;
 
 /// Settings that are changed. Dropping the value restores them, last first; [`Applied::restore`] also
 /// tells what it did.

@@ -12,7 +12,7 @@ use rtscope_sys::{Error, tree::Tree};
 use super::{
     change::{Change, ChangeKind, ThreadName, priority_text, swaps},
     error::TuneError,
-    interrupt, kernel_thread, service,
+    irq, kernel_thread, service,
     setting::{self, SettingDescriptor, Target, ThreadAspect, value},
     shield,
 };
@@ -116,7 +116,7 @@ impl SettingRequest {
             let cpus: CpuSet = entry.value.parse().unwrap_or_default();
             refuse_absent(tree, self.setting.name, &cpus)?;
             // A later entry counts more, as of two equal lines in a file.
-            for irq in interrupt::named(tree, entry.pattern.as_deref())? {
+            for irq in irq::named(tree, entry.pattern.as_deref())? {
                 wanted.insert(irq, cpus.clone());
             }
         }

@@ -8,7 +8,7 @@ use rtscope_analyse::{
 };
 use rtscope_measure::{
     check::{self, CheckedProgram},
-    interrupt::Interrupt,
+    signals::Interrupt,
 };
 use rtscope_model::time::Nanos;
 use rtscope_sys::tree::Tree;

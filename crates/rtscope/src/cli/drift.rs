@@ -8,7 +8,7 @@ use std::{
 use rtscope_analyse::{number::grouped, report::drift as report};
 use rtscope_measure::{
     drift::{self, DriftError, DriftOptions, PeriodicSource},
-    interrupt::Interrupt,
+    signals::Interrupt,
 };
 use rtscope_model::{
     drift::{DriftRecord, FORMAT},

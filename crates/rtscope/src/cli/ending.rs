@@ -3,7 +3,7 @@
 use std::{io, sync::OnceLock, thread, time::Duration};
 
 use rtscope_lab::tool;
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 
 use crate::exit;
 

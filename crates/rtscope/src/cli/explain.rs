@@ -14,7 +14,7 @@ use rtscope_measure::{
     explain::{
         self, ExplainLook, ExplainOptions, Keep, OwnThreads, Pauses, interruptions as watch_cpu,
     },
-    interrupt::Interrupt,
+    signals::Interrupt,
 };
 use rtscope_model::{
     explain::{ExplainRecord, FORMAT},

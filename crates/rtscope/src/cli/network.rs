@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use rtscope_model::plan::{FrameTransport, PeerFaults};
 use rtscope_sampler::network;
 

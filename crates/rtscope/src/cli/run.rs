@@ -6,7 +6,7 @@ use std::{
 };
 
 use rtscope_analyse::report::{self, terminal};
-use rtscope_measure::{RunOptions, interrupt::Interrupt, tune};
+use rtscope_measure::{RunOptions, signals::Interrupt, tune};
 use rtscope_model::{
     finding::{Finding, Weight},
     plan::Plan,
@@ -30,7 +30,7 @@ use crate::{
 /// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
 ///
 /// A phase is a part of a plan during which the loads stay the same (or there are none). A cell is the set of figures of one phase. A
-/// slice is one second of one thread in a cell.
+/// slice is a short time of one thread in a cell, usually a second.
 ///
 /// Examples:
 ///   rtscope run

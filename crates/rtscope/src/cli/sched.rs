@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use rtscope_analyse::report::sched as report;
-use rtscope_measure::{interrupt::Interrupt, sched, tune};
+use rtscope_measure::{sched, signals::Interrupt, tune};
 use rtscope_model::{
     guest,
     sched::{Experiment, ExperimentRecord, FORMAT},

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use rtscope_analyse::report::{published::of_table, throughput as report};
 use rtscope_measure::{
-    interrupt::Interrupt,
+    signals::Interrupt,
     throughput::{self, Over, ThroughputOptions},
 };
 use rtscope_model::{

@@ -1,7 +1,7 @@
 //! `rtscope run --until CLAIM`: a phase that lasts until a claim is backed or refuted.
 
 use rtscope_analyse::statistics::claim::{self, Claim, ClaimWatch};
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use rtscope_model::{
     event::{Event, Stamped},
     histogram::Layout,

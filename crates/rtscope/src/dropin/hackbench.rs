@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use rtscope_measure::{
-    interrupt::Interrupt,
     load::{Launcher, run_to_end},
+    signals::Interrupt,
 };
 use rtscope_model::time::Nanos;
 use rtscope_sys::sched;

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf, process::ExitCode};
 
 use rtscope_fleet::{agent, hold::Hold};
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use serde::Serialize;
 
 use crate::{exit, output::print_bytes};

@@ -7,7 +7,7 @@ use rtscope_fleet::{
     facts::{self, Facts},
     places::FleetPlace,
 };
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use rtscope_model::time::Nanos;
 use serde_json::{Value, json};
 

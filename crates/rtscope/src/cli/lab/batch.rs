@@ -14,7 +14,7 @@ use rtscope_lab::{
         batch::BatchRun,
         drive::kernel_line,
         journal::{CellStep, TaskJournal, TaskLine},
-        order::MatrixOrder,
+        order::WorkOrder,
     },
     error::LabError,
     kernel_ref::KernelRef,
@@ -24,7 +24,7 @@ use rtscope_lab::{
 };
 use serde_json::Value;
 
-use super::order::Lab;
+use super::guest_options::Lab;
 use crate::exit;
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub(in crate::cli) struct Args {
 pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = fs::canonicalize(&args.out)
         .with_context(|| format!("can't find {}", args.out.display()))?;
-    let order = MatrixOrder::read(&out)?;
+    let order = WorkOrder::read(&out)?;
     env::set_current_dir(&order.folder)
         .with_context(|| format!("can't change to the folder {}", order.folder.display()))?;
     let list = SubmittedBatches::read(&out, args.submission)?;
@@ -58,15 +58,15 @@ pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The lab of an order: one guest at a time, because a task has the CPUs of one.
-fn lab(out: &Path, order: &MatrixOrder) -> anyhow::Result<Lab> {
+fn lab(out: &Path, order: &WorkOrder) -> anyhow::Result<Lab> {
     let options = GuestOptions { jobs: Some(1), ..order.options.clone() };
-    let program = order.has_guest_program.then(|| MatrixOrder::guest_program(out));
+    let program = order.has_guest_program.then(|| WorkOrder::guest_program(out));
     Lab::open_with(options, program.as_deref(), Cache::at(&order.cache), false)
 }
 
 fn run(
     out: &Path,
-    order: &MatrixOrder,
+    order: &WorkOrder,
     batch: usize,
     mut journal: TaskJournal,
 ) -> anyhow::Result<bool> {
@@ -89,7 +89,7 @@ fn run(
 /// Fetches or builds a kernel, and takes note of its hash.
 fn prepare(
     out: &Path,
-    order: &MatrixOrder,
+    order: &WorkOrder,
     kernel: usize,
     mut journal: TaskJournal,
 ) -> anyhow::Result<bool> {
@@ -102,14 +102,14 @@ fn prepare(
     prepared.map(|()| true)
 }
 
-fn prepared(out: &Path, order: &MatrixOrder, asked: &KernelRef) -> anyhow::Result<()> {
+fn prepared(out: &Path, order: &WorkOrder, asked: &KernelRef) -> anyhow::Result<()> {
     let lab = lab(out, order)?;
     let cache = lab.lab.cache();
-    if MatrixOrder::is_to_prepare(out, &order.specs, asked, cache) {
+    if WorkOrder::is_to_prepare(out, &order.specs, asked, cache) {
         match order.specs.get(asked.name()) {
             Some(spec) => {
                 let key = build(order, &spec.display().to_string(), &["--lost-options-too"])?;
-                MatrixOrder::note_built(out, asked, &key)?;
+                WorkOrder::note_built(out, asked, &key)?;
                 let spec = spec::find(&spec.display().to_string())?;
                 lab.console.with(|host| source::discard(&spec, cache, &mut host.report()))?;
             }
@@ -121,12 +121,12 @@ fn prepared(out: &Path, order: &MatrixOrder, asked: &KernelRef) -> anyhow::Resul
     }
     let found = lab
         .console
-        .with(|host| MatrixOrder::find_kernel(out, asked, &lab.lab, &mut host.report()))?;
-    Ok(MatrixOrder::pin(out, asked, &found.sha256)?)
+        .with(|host| WorkOrder::find_kernel(out, asked, &lab.lab, &mut host.report()))?;
+    Ok(WorkOrder::pin(out, asked, &found.sha256)?)
 }
 
 /// Builds a kernel with the program that runs this: its key.
-fn build(order: &MatrixOrder, name: &str, more: &[&str]) -> anyhow::Result<String> {
+fn build(order: &WorkOrder, name: &str, more: &[&str]) -> anyhow::Result<String> {
     let mut build = Command::new(env::current_exe()?);
     build.args(["kernel", "build", name, "--json", "--cache"]).arg(&order.cache).args(more);
     let said = match tool::output_aloud(&mut build) {

@@ -27,10 +27,10 @@ use rtscope_model::{guest::Timing, plan::Plan};
 
 use super::{
     collect,
+    guest_options::{self, Lab},
     matrix::EngineKind,
-    order::{self, Lab},
-    ordered::{self, Matrix},
     output,
+    work_order::{self, Matrix},
 };
 use crate::{
     cli::{Refused, print, shape},
@@ -90,9 +90,9 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "N", requires = "engine", value_parser = clap::value_parser!(u16).range(1..=100))]
     ways: Option<u16>,
     #[command(flatten)]
-    judging: order::Judging,
+    judging: guest_options::Judging,
     #[command(flatten)]
-    options: order::Options,
+    options: guest_options::Options,
     #[command(flatten)]
     shape: shape::Shape,
 }
@@ -244,7 +244,7 @@ impl KernelBench<anyhow::Error> for BatchBench<'_> {
             engine: self.engine,
             batch: BATCH,
         };
-        let mut performed = ordered::performed(&mut self.lab, &out, &matrix)?;
+        let mut performed = work_order::performed(&mut self.lab, &out, &matrix)?;
         if performed.left {
             return Err(LabError::Interrupted.into());
         }

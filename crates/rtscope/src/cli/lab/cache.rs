@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, process::ExitCode};
 use clap::{Subcommand, builder::PossibleValuesParser};
 use rtscope_lab::{cache::Cache, disk::size_bytes};
 
-use super::order;
+use super::guest_options;
 use crate::{cli::print, exit, failure::Refused, output::shown};
 
 /// The parts of the cache that can be deleted.
@@ -64,9 +64,9 @@ pub(in crate::cli) enum Verb {
 
 pub(super) fn main(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
-        Verb::List { cache } => list(&order::known_cache(cache.as_ref())?)?,
+        Verb::List { cache } => list(&guest_options::known_cache(cache.as_ref())?)?,
         Verb::Prune { rooms, cache } => {
-            let known = order::known_cache(cache.as_ref())?;
+            let known = guest_options::known_cache(cache.as_ref())?;
             if cache.is_some() && !known.is_one() {
                 let text = format!(
                     "{} is not an rtscope cache, so nothing was deleted",

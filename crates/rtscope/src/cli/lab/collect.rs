@@ -13,7 +13,7 @@ use rtscope_lab::{
     queue::QueuedRun,
     verify::Verification,
 };
-use rtscope_measure::agent::SHOWN;
+use rtscope_measure::guest_init::SHOWN;
 use rtscope_model::{
     guest::{self, Timing, Tracer},
     plan::Plan,

@@ -4,11 +4,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::anyhow;
 use rtscope_analyse::report::compare_lab as report;
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 
 use super::{
     explain::explained,
-    order::{self},
+    guest_options::{self},
 };
 use crate::{
     cli::{ending, print, print_folded},
@@ -59,7 +59,7 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let cache = order::cache_at(args.cache.as_ref());
+    let cache = guest_options::cache_at(args.cache.as_ref());
     let interrupt = Interrupt::install()?;
     ending::of_programs(&interrupt);
     let explain = |folder| explained(folder, &args.cell, args.worst, &cache, &interrupt);

@@ -10,7 +10,7 @@ use rtscope_lab::{options::GuestOptions, record_folders::safe};
 
 use super::{
     collect,
-    order::{Lab, cache_at},
+    guest_options::{Lab, cache_at},
     output,
 };
 use crate::plans;

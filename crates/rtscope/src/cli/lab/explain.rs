@@ -19,7 +19,7 @@ use rtscope_analyse::{
     },
 };
 use rtscope_lab::{cache::Cache, error::LabError, explain, inputs::INPUTS, tool::Need};
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use rtscope_model::{
     environment::Preemption,
     explain::{ExplainRecord, FORMAT as EVENTS_FORMAT},
@@ -29,7 +29,7 @@ use rtscope_model::{
     symbols::KernelSymbols,
 };
 
-use super::order::{self, Lab};
+use super::guest_options::{self, Lab};
 use crate::{
     cli::{Refused, ending, explain::RECORD, print, print_folded},
     exit,
@@ -87,7 +87,7 @@ pub(super) struct Explain {
 
 impl Explain {
     /// A lab for these guests that can also explain them.
-    pub(super) fn open_lab(&self, options: &order::Options) -> anyhow::Result<Lab> {
+    pub(super) fn open_lab(&self, options: &guest_options::Options) -> anyhow::Result<Lab> {
         if !self.explain {
             return Lab::open(options);
         }
@@ -124,7 +124,7 @@ impl Explain {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let cache = order::cache_at(args.cache.as_ref());
+    let cache = guest_options::cache_at(args.cache.as_ref());
     let interrupt = Interrupt::install()?;
     ending::of_programs(&interrupt);
     if args.events {
@@ -155,7 +155,7 @@ fn explained_by_events(args: &Args, cache: &Cache, interrupt: &Interrupt) -> any
         (args.record.clone(), own, cost.to_owned())
     } else {
         let without = open(&args.record)?;
-        let (stop, guard) = (|| interrupt.is_stopped(), order::guard());
+        let (stop, guard) = (|| interrupt.is_stopped(), guest_options::guard());
         let mut say = |line: &str| note!("{line}");
         let folder = explain::run_with_events(&args.record, cache, &guard, &stop, &mut say)?;
         let events = events_of(&folder)?.ok_or_else(|| {
@@ -184,7 +184,7 @@ pub(super) fn explained(
     let record = record::open(folder, &Additions::default())?.record;
     let (cells, worst) = (cells(&record, phases)?, usize::from(worst));
     let stop = || interrupt.is_stopped();
-    let (above_ns, guard) = (above_ns(&record, &cells, worst), order::guard());
+    let (above_ns, guard) = (above_ns(&record, &cells, worst), guest_options::guard());
     let look = explain::look(folder, above_ns, cache, &guard, &stop, &mut |line| note!("{line}"))?;
     let mut instructions = Instructions::read(&look.instructions);
     if choose(&record, &instructions.windows, &cells, worst).is_empty() {

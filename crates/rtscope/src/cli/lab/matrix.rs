@@ -7,7 +7,7 @@ use rtscope_lab::{
 };
 use rtscope_model::time::Nanos;
 
-use super::{collect, explain, order, ordered, output};
+use super::{collect, explain, guest_options, output, work_order};
 use crate::{cli::shape, plans};
 
 /// Run every phase of a plan in every kernel, each in its own guest
@@ -51,9 +51,9 @@ pub(in crate::cli) struct Args {
     )]
     batch: Nanos,
     #[command(flatten)]
-    judging: order::Judging,
+    judging: guest_options::Judging,
     #[command(flatten)]
-    options: order::Options,
+    options: guest_options::Options,
     #[command(flatten)]
     why: explain::Explain,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let out = output::place(args.judging.out.as_ref(), &plan.name)?;
     if let Some(engine) = args.engine {
         let (kernels, ignored) = asked_kernels(args, &lab)?;
-        let matrix = ordered::Matrix {
+        let matrix = work_order::Matrix {
             plans: plan.one_by_one(),
             kernels,
             specs: BTreeMap::new(),
@@ -85,7 +85,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             engine,
             batch: Duration::from_nanos(args.batch.0),
         };
-        let mut all = ordered::collected(&mut lab, &out, &plan, &matrix)?;
+        let mut all = work_order::collected(&mut lab, &out, &plan, &matrix)?;
         all.page.warnings.extend(ignored);
         args.why.add_to(&mut all, &out, &lab);
         return collect::publish(&all, &out, args.judging.json);
@@ -112,7 +112,10 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The kernels of an order as they would be typed. What --preempt does shows only in a kernel that is there.
-fn asked_kernels(args: &Args, lab: &order::Lab) -> anyhow::Result<(Vec<KernelRef>, Vec<String>)> {
+fn asked_kernels(
+    args: &Args,
+    lab: &guest_options::Lab,
+) -> anyhow::Result<(Vec<KernelRef>, Vec<String>)> {
     if args.preempt.is_empty() {
         let parsed = args.kernel.iter().map(|typed| KernelRef::parse(typed));
         return Ok((parsed.collect::<Result<_, _>>()?, Vec::new()));

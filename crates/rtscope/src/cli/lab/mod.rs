@@ -8,9 +8,8 @@ mod compare;
 mod demo;
 mod drift;
 mod explain;
+mod guest_options;
 mod matrix;
-mod order;
-mod ordered;
 mod output;
 mod replay;
 mod run;
@@ -22,6 +21,7 @@ mod tune;
 mod typed;
 mod verb;
 mod wave;
+mod work_order;
 mod worst;
 
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use rtscope_lab::machine::Machine;
 
-pub(super) use self::order::{cache_at, guard, known_cache};
+pub(super) use self::guest_options::{cache_at, guard, known_cache};
 use super::{ending, print};
 use crate::{exit, failure::lab_failure};
 

@@ -9,7 +9,7 @@ use rtscope_lab::{
     queue::QueuedRun,
     record_folders,
 };
-use rtscope_measure::agent::SHOWN;
+use rtscope_measure::guest_init::SHOWN;
 use serde_json::{Value, json};
 
 use crate::{

@@ -3,9 +3,9 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use rtscope_lab::replay::{Replay, Replayed, Way};
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 
-use super::order;
+use super::guest_options;
 use crate::{
     cli::{ending, print},
     exit,
@@ -39,13 +39,14 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let cache = order::cache_at(args.cache.as_ref());
+    let cache = guest_options::cache_at(args.cache.as_ref());
     let replay = Replay::open(&args.record, args.fresh, &cache)?;
     replay.why.iter().try_for_each(|why| print(&format!("{why}\n")))?;
     let interrupt = Interrupt::install()?;
     ending::of_programs(&interrupt);
     let stop = || interrupt.is_stopped();
-    let replayed = replay.run(&cache, &order::guard(), &stop, &mut |line| note!("{line}"))?;
+    let replayed =
+        replay.run(&cache, &guest_options::guard(), &stop, &mut |line| note!("{line}"))?;
     let not_compared: String =
         replay.not_compared()?.iter().map(|line| format!("{line}\n")).collect();
     match replayed {

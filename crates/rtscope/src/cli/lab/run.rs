@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use rtscope_lab::record_folders::names;
 
-use super::{collect, explain, order, output};
+use super::{collect, explain, guest_options, output};
 use crate::{cli::shape, plans};
 
 /// Run a plan in several kernels and compare them
@@ -39,9 +39,9 @@ pub(in crate::cli) struct Args {
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     #[command(flatten)]
-    judging: order::Judging,
+    judging: guest_options::Judging,
     #[command(flatten)]
-    options: order::Options,
+    options: guest_options::Options,
     #[command(flatten)]
     why: explain::Explain,
     #[command(flatten)]

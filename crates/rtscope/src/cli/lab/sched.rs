@@ -21,7 +21,7 @@ use rtscope_model::{
 use serde_json::Value;
 
 use super::{
-    order::{self, Lab},
+    guest_options::{self, Lab},
     output::{self, FromGuest},
 };
 use crate::{
@@ -63,7 +63,7 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    options: order::Options,
+    options: guest_options::Options,
     #[command(flatten)]
     shape: shape::Shape,
 }

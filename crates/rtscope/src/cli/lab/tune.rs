@@ -20,7 +20,7 @@ use rtscope_lab::{
     queue::QueuedRun,
     record_folders::names,
 };
-use rtscope_measure::agent::SHOWN;
+use rtscope_measure::guest_init::SHOWN;
 use rtscope_model::{
     finding::Finding,
     plan::{Plan, trial::AS_FOUND},
@@ -28,7 +28,7 @@ use rtscope_model::{
 };
 
 use super::{
-    order::{self, Lab},
+    guest_options::{self, Lab},
     output,
 };
 use crate::{
@@ -80,7 +80,7 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    options: order::Options,
+    options: guest_options::Options,
     #[command(flatten)]
     shape: shape::Shape,
 }

@@ -11,7 +11,7 @@ use rtscope_analyse::report::{
     published::{Ours, Whose, of_table},
 };
 use rtscope_lab::{brought, lab::GuestVerbs, program::GuestProgram, tool::Need};
-use rtscope_measure::{agent::SHOWN, environment};
+use rtscope_measure::{environment, guest_init::SHOWN};
 use rtscope_model::{
     guest,
     printable::make_printable,
@@ -22,7 +22,7 @@ use rtscope_sys::tree::Tree;
 use serde_json::Value;
 
 use super::{
-    order::{self, Lab},
+    guest_options::{self, Lab},
     output,
 };
 use crate::{
@@ -37,15 +37,15 @@ pub(in crate::cli) struct Guests {
     #[arg(short, long, value_name = "KERNEL", required = true)]
     kernel: Vec<String>,
     #[command(flatten)]
-    judging: order::Judging,
+    judging: guest_options::Judging,
     #[command(flatten)]
-    options: order::Options,
+    options: guest_options::Options,
 }
 
 impl Guests {
     /// Asks for these tools of this machine and for all that the guests will need, before any of it is used.
     pub(super) fn require(&self, tools: Vec<Need>) -> anyhow::Result<()> {
-        order::Lab::require(&self.options, &self.kernel, tools)
+        guest_options::Lab::require(&self.options, &self.kernel, tools)
     }
 }
 

@@ -20,7 +20,7 @@ use rtscope_lab::{
     brought::Brought, guest_run::GuestRun, queue::QueuedRun, record_folders::claim_empty,
     tool::Need, worst,
 };
-use rtscope_measure::agent::SHOWN;
+use rtscope_measure::guest_init::SHOWN;
 use rtscope_model::{
     environment::Preemption,
     plan::{Plan, Sleep},
@@ -33,7 +33,7 @@ use rtscope_model::{
 
 use super::{
     explain::explained,
-    order::{self, Lab},
+    guest_options::{self, Lab},
     output,
 };
 use crate::{
@@ -77,7 +77,7 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    options: order::Options,
+    options: guest_options::Options,
     #[command(flatten)]
     shape: shape::Shape,
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rtscope_measure::{interrupt::Interrupt, ps};
+use rtscope_measure::{ps, signals::Interrupt};
 use rtscope_model::{cpu::CpuSet, thread::Thread, time::Nanos};
 use rtscope_sys::tree::Tree;
 

@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use rtscope_lab::install::{self, BootLayout};
 use rtscope_measure::{
-    interrupt::{ForwardedSignals, Interrupt},
+    signals::{ForwardedSignals, Interrupt},
     tune::{self, Proposal, ProposedChange, StartFile},
 };
 use rtscope_model::{cpu::CpuSet, event::Event};

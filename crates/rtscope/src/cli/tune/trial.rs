@@ -16,7 +16,7 @@ use rtscope_analyse::{
     number::counted,
     report::trials::{self as report, NotTried, TrialSeries, TuneTrials},
 };
-use rtscope_measure::{RunError, doctor as measure, interrupt::Interrupt, tune};
+use rtscope_measure::{RunError, doctor as measure, signals::Interrupt, tune};
 use rtscope_model::{
     doctor::SettingValue,
     event::Event,

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use rtscope_analyse::number::{exact_hertz, exact_us, grouped};
 use rtscope_measure::{
-    interrupt::Interrupt,
+    signals::Interrupt,
     watchdog::Watchdog,
     wave::{
         generator::{self, Alarm, Made, Method, Wanted},

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use rtscope_analyse::statistics::wave::judge;
 use rtscope_measure::{
-    interrupt::Interrupt,
+    signals::Interrupt,
     wave::{
         WaveError,
         gpio::{self, InputLine},

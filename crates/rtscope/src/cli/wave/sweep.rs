@@ -8,8 +8,8 @@ use rtscope_analyse::{
     statistics::wave::sweep::{Curve, SearchRange, Sweep, SweepSearch, Try},
 };
 use rtscope_measure::{
-    interrupt::Interrupt,
     load::{Launcher, check},
+    signals::Interrupt,
     wave::{
         WaveError,
         bench::{Bench, Scratch, Seen},

@@ -20,7 +20,7 @@ use rtscope_lab::{
     program::GuestProgram,
     queue::QueuedRun,
 };
-use rtscope_measure::agent::SHOWN;
+use rtscope_measure::guest_init::SHOWN;
 use rtscope_model::{plan::Plan, verdict::Verdict};
 use serde_json::Value;
 

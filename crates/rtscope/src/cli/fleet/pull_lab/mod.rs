@@ -22,7 +22,7 @@ use rtscope_fleet::{
     },
 };
 use rtscope_lab::tool;
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use rtscope_model::{time::Nanos, verdict::Requirement};
 
 use crate::{cli::ending, exit, failure::Refused};

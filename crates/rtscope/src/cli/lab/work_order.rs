@@ -16,7 +16,7 @@ use rtscope_lab::{
         batch::why_failed,
         drive::{DriveEnd, OrderDrive, why_missing},
         local::LocalEngine,
-        order::{CellState, MatrixOrder, MatrixRequest},
+        order::{CellState, MatrixRequest, WorkOrder},
         slurm::Slurm,
         unique,
     },
@@ -31,7 +31,11 @@ use rtscope_lab::{
 };
 use rtscope_model::plan::Plan;
 
-use super::{collect, matrix::EngineKind, order::Lab, order::guard};
+use super::{
+    collect,
+    guest_options::{Lab, guard},
+    matrix::EngineKind,
+};
 
 /// What is asked of the order.
 pub(super) struct Matrix<'a> {
@@ -105,7 +109,7 @@ pub(super) fn performed(
     let order = ordered(lab, out, matrix, &planned)?;
     for (kernel, runs) in matrix.kernels.iter().zip(&planned) {
         if let Some(run) = runs.as_ref().and_then(|runs| runs.first()) {
-            MatrixOrder::pin(out, kernel, &run.kernel.sha256)?;
+            WorkOrder::pin(out, kernel, &run.kernel.sha256)?;
         }
     }
     let end = drive(lab, out, matrix, &order, &planned)?;
@@ -137,12 +141,12 @@ fn plan_kernels(
 ) -> anyhow::Result<()> {
     for (kernel, runs) in matrix.kernels.iter().zip(planned) {
         let cache = lab.lab.cache();
-        if runs.is_some() || MatrixOrder::is_to_prepare(out, &matrix.specs, kernel, cache) {
+        if runs.is_some() || WorkOrder::is_to_prepare(out, &matrix.specs, kernel, cache) {
             continue;
         }
         let found = lab
             .console
-            .with(|host| MatrixOrder::find_kernel(out, kernel, &lab.lab, &mut host.report()))?;
+            .with(|host| WorkOrder::find_kernel(out, kernel, &lab.lab, &mut host.report()))?;
         *runs = Some(runs_of(lab, &found, &matrix.plans)?);
     }
     Ok(())
@@ -163,7 +167,7 @@ fn ordered(
     out: &Path,
     matrix: &Matrix<'_>,
     planned: &Planned,
-) -> anyhow::Result<MatrixOrder> {
+) -> anyhow::Result<WorkOrder> {
     let request = MatrixRequest {
         kernels: matrix.kernels.clone(),
         plans: matrix.plans.clone(),
@@ -174,7 +178,7 @@ fn ordered(
         has_guest_program: matrix.program.is_some(),
         specs: matrix.specs.clone(),
     };
-    let mut order = MatrixOrder::new(&request)?;
+    let mut order = WorkOrder::new(&request)?;
     let costs: Vec<Option<Vec<Duration>>> = planned
         .iter()
         .map(|runs| runs.as_ref().map(|runs| runs.iter().map(|run| lab.lab.cost(run)).collect()))
@@ -190,12 +194,12 @@ fn ordered(
     order.split(target, cost);
     fs::create_dir_all(out).with_context(|| format!("can't make {}", out.display()))?;
     let order = order.keep(out)?;
-    keep_program(&env::current_exe()?, &MatrixOrder::program(out))?;
+    keep_program(&env::current_exe()?, &WorkOrder::program(out))?;
     if let Some(program) = matrix.program {
-        keep_program(program, &MatrixOrder::guest_program(out))?;
+        keep_program(program, &WorkOrder::guest_program(out))?;
     }
     // What brought nothing is tried again by each command.
-    let _ = fs::remove_dir_all(MatrixOrder::failed(out, ""));
+    let _ = fs::remove_dir_all(WorkOrder::failed(out, ""));
     let plural = |n: usize, one: &str, many: &str| {
         if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
     };
@@ -225,7 +229,7 @@ fn drive(
     lab: &Lab,
     out: &Path,
     matrix: &Matrix<'_>,
-    order: &MatrixOrder,
+    order: &WorkOrder,
     planned: &Planned,
 ) -> anyhow::Result<DriveEnd> {
     let options = lab.lab.options();
@@ -253,7 +257,7 @@ fn drive(
 fn outcomes(
     lab: &Lab,
     out: &Path,
-    order: &MatrixOrder,
+    order: &WorkOrder,
     planned: &Planned,
     left: bool,
     why: &BTreeMap<String, String>,

@@ -48,8 +48,8 @@ use rtscope_model::{
     event::{Event, Stamped},
     finding::Weight,
     guest::{self, RECORD},
+    guest_link,
     plan::{self, Plan},
-    wire,
 };
 use rtscope_sampler::GuestExpiries;
 use rtscope_sys::{
@@ -61,7 +61,7 @@ use rtscope_sys::{
 };
 
 use self::{cyclictest::Watch, events::WatchedKernel};
-use crate::{RunOptions, interrupt::Interrupt, leave_out, run};
+use crate::{RunOptions, leave_out, run, signals::Interrupt};
 
 /// The plan of a guest.
 const PLAN: &str = "/plan.toml";
@@ -293,14 +293,14 @@ fn send(channel: &Path, outcome: &Result<(), String>) -> io::Result<usize> {
     });
     files.extend(shown);
     if let Err(why) = outcome {
-        files.push((wire::FAILURE.to_owned(), why.clone().into_bytes()));
+        files.push((guest_link::FAILURE.to_owned(), why.clone().into_bytes()));
     }
     for (name, body) in &files {
-        let frame = wire::file(name, &packed(body)?)
+        let frame = guest_link::file(name, &packed(body)?)
             .ok_or_else(|| io::Error::other(format!("{name} is too long")))?;
         line.write_all(&frame)?;
     }
-    line.write_all(&wire::end(files.len()))?;
+    line.write_all(&guest_link::end(files.len()))?;
     terminal::drain(line.as_fd()).map_err(io::Error::other)?;
     Ok(files.len())
 }

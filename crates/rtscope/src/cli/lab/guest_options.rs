@@ -18,7 +18,7 @@ use rtscope_lab::{
     record_folders,
     tool::Need,
 };
-use rtscope_measure::interrupt::Interrupt;
+use rtscope_measure::signals::Interrupt;
 use rtscope_model::{
     guest::{Timing, Tracer},
     plan::Plan,
