@@ -78,6 +78,8 @@ impl Shared {
     pub fn end_cell(&self, cell: u32, at_ns: u64) {
         let running = self.reign.load(Acquire) == cell && is_cell(cell);
         let end_ns = self.since_ns.get(cell as usize + 1).filter(|_| running);
+        // A cell that ends at once hasn't begun yet.
+        let at_ns = at_ns.max(self.span_ns(cell).0);
         if end_ns.is_some_and(|end| end.compare_exchange(u64::MAX, at_ns, Relaxed, Relaxed).is_ok())
         {
             if self.one_cell {
@@ -90,8 +92,11 @@ impl Shared {
 
     /// Ends the running cell, if there is one, and the loop of every thread.
     pub fn stop(&self, at_ns: u64) {
+        let mut at_ns = at_ns;
         for since_ns in &self.since_ns {
-            let _ = since_ns.compare_exchange(u64::MAX, at_ns, Relaxed, Relaxed);
+            if let Err(begun_ns) = since_ns.compare_exchange(u64::MAX, at_ns, Relaxed, Relaxed) {
+                at_ns = at_ns.max(begun_ns);
+            }
         }
         self.reign.store(STOP, Release);
     }

@@ -13,6 +13,7 @@
 
 use std::{
     fs::{File, OpenOptions},
+    io::ErrorKind,
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     ptr::NonNull,
@@ -56,15 +57,16 @@ impl MemoryLine {
     pub fn open(folder: &Path, name: &str) -> Result<MemoryLine, Error> {
         let path = folder.join(format!("rtscope-line-{name}"));
         let failed = |operation, source| Error::File { operation, path: path.clone(), source };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o666)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(&path)
-            .map_err(|source| failed("open", source))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o666);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        // In a sticky folder, the kernel refuses to "create" a file that is there and belongs to somebody else, even to
+        // root (fs.protected_regular).
+        let file = options.open(&path).or_else(|e| match e.kind() {
+            ErrorKind::NotFound => options.create(true).open(&path),
+            _ => Err(e),
+        });
+        let file = file.map_err(|source| failed("open", source))?;
         let bytes = file.metadata().map_err(|source| failed("look at", source))?.len();
         if bytes == 0 {
             file.set_len(BYTES as u64).map_err(|source| failed("make", source))?;

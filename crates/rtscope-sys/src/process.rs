@@ -122,18 +122,24 @@ pub fn new_group() {
     unsafe { libc::setpgid(0, 0) };
 }
 
-/// Sends a signal to a process. False when it is gone.
+/// Sends a signal to a process. False when it is gone; true also when we may not signal it.
 #[must_use]
 pub fn signal(pid: u32, signal: i32) -> bool {
-    // SAFETY: plain integers; the number is checked, so that no group is meant by accident.
-    i32::try_from(pid).is_ok_and(|pid| pid > 0 && unsafe { libc::kill(pid, signal) } == 0)
+    i32::try_from(pid).is_ok_and(|pid| pid > 0 && is_there(pid, signal))
 }
 
-/// Sends a signal to every process of a group. False when there is none.
+/// Sends a signal to every process of a group. False when there is none; true also when we may signal none of them, as
+/// those of `sudo`.
 #[must_use]
 pub fn signal_group(leader: u32, signal: i32) -> bool {
-    // SAFETY: as in `signal`.
-    i32::try_from(leader).is_ok_and(|pid| pid > 1 && unsafe { libc::kill(-pid, signal) } == 0)
+    i32::try_from(leader).is_ok_and(|pid| pid > 1 && is_there(-pid, signal))
+}
+
+/// Signals a process, or a group by its negative number, which the callers have checked: 0 and -1 mean many others.
+fn is_there(target: i32, signal: i32) -> bool {
+    // SAFETY: plain integers.
+    let sent = unsafe { libc::kill(target, signal) } == 0;
+    sent || std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
 /// Makes the calling process the new parent of its orphaned descendants.

@@ -57,11 +57,21 @@ pub fn usage() -> Usage {
     };
     Usage {
         cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
-        minor_faults: usage.ru_minflt as u64,
-        major_faults: usage.ru_majflt as u64,
-        voluntary_switches: usage.ru_nvcsw as u64,
-        involuntary_switches: usage.ru_nivcsw as u64,
+        minor_faults: counted(usage.ru_minflt),
+        major_faults: counted(usage.ru_majflt),
+        voluntary_switches: counted(usage.ru_nvcsw),
+        involuntary_switches: counted(usage.ru_nivcsw),
     }
+}
+
+/// The kernel counts in an `unsigned long`, which the C library calls signed: on a 32-bit board, the count of a long run
+/// would turn negative, and wraps later.
+fn counted(count: libc::c_long) -> u64 {
+    count as libc::c_ulong as _
+}
+
+fn since(count: u64, earlier: u64) -> u64 {
+    (count as libc::c_ulong).wrapping_sub(earlier as libc::c_ulong) as _
 }
 
 impl std::ops::Sub for Usage {
@@ -70,10 +80,10 @@ impl std::ops::Sub for Usage {
     fn sub(self, earlier: Usage) -> Usage {
         Usage {
             cpu_ns: self.cpu_ns - earlier.cpu_ns,
-            minor_faults: self.minor_faults - earlier.minor_faults,
-            major_faults: self.major_faults - earlier.major_faults,
-            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
-            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            minor_faults: since(self.minor_faults, earlier.minor_faults),
+            major_faults: since(self.major_faults, earlier.major_faults),
+            voluntary_switches: since(self.voluntary_switches, earlier.voluntary_switches),
+            involuntary_switches: since(self.involuntary_switches, earlier.involuntary_switches),
         }
     }
 }

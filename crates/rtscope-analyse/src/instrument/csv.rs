@@ -48,6 +48,7 @@ pub(super) fn read(text: &str, samples_hz: Option<f64>) -> Result<Content, Unrea
         resolution_ns: 0,
         is_rate_known: true,
         made: None,
+        made_in_gaps: None,
         findings: Findings::default(),
     };
     let mut reader = Reader {

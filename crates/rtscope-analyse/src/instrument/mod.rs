@@ -96,8 +96,9 @@ struct Content {
     resolution_ns: u64,
     /// Whether the file tells how often its instrument sampled.
     is_rate_known: bool,
-    /// Counts of the line's program, where the file has them.
-    made: Option<(u64, u64)>,
+    /// Edges that the line's program made, and those of them in gaps, where the file has them.
+    made: Option<u64>,
+    made_in_gaps: Option<u64>,
     findings: Findings,
 }
 
@@ -124,7 +125,6 @@ impl Content {
         let mut channels = self.channels;
         let mut channel = channels.swap_remove(place);
         channel.close(self.end_ns);
-        let (made, made_in_gaps) = self.made.unzip();
         let asked_hz = choice.samples_hz.filter(|_| !self.is_rate_known);
         let sample_ns = asked_hz.map_or(0, |hz| (1e9 / hz).ceil() as u64);
         let resolution_ns = self.resolution_ns.max(sample_ns);
@@ -150,8 +150,8 @@ impl Content {
             starts_high: channel.starts_high.filter(|_| channel.edges.is_empty()),
             edges: channel.edges,
             gaps: channel.gaps,
-            made,
-            made_in_gaps,
+            made: self.made,
+            made_in_gaps: self.made_in_gaps,
             is_full: false,
         };
         Ok(CaptureReading { capture, format: self.format, channels: names, findings })

@@ -48,6 +48,7 @@ pub(super) fn read(text: &str) -> Content {
         resolution_ns: 1,
         is_rate_known: false,
         made: None,
+        made_in_gaps: None,
         findings: Findings::default(),
     };
     let mut reader = Reader {
@@ -152,7 +153,8 @@ impl Reader {
             found.and_then(|text| text.parse::<u64>().ok())
         };
         self.content.resolution_ns = value("resolution_ns").unwrap_or(self.content.resolution_ns);
-        self.content.made = value("made").map(|made| (made, value("made_in_gaps").unwrap_or(0)));
+        self.content.made = value("made");
+        self.content.made_in_gaps = value("made_in_gaps");
     }
 
     fn time(&mut self, line: usize, digits: &str) {
@@ -220,8 +222,11 @@ fn unit_ps(text: &str) -> Option<u128> {
 pub fn write(capture: &Capture) -> String {
     let mut text =
         format!("$timescale 1 ns $end\n$comment {OURS} resolution_ns={}", capture.resolution_ns);
-    if let Some(made) = capture.made {
-        let _ = write!(text, " made={made} made_in_gaps={}", capture.made_in_gaps.unwrap_or(0));
+    // A scope that can't tell how many were in gaps says nothing of them, so that a reader doesn't take that for 0.
+    for (word, count) in [("made", capture.made), ("made_in_gaps", capture.made_in_gaps)] {
+        if let Some(count) = count {
+            let _ = write!(text, " {word}={count}");
+        }
     }
     // A name must not contain blanks, and must not be a keyword such as `$end`.
     let name: String =

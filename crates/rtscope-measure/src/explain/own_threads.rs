@@ -10,12 +10,13 @@ use std::{
 };
 
 use rtscope_model::{
+    cpu::CpuSet,
     event::{Event, Stamped},
     plan::Plan,
 };
 use rtscope_sys::{
     clock::{Clock, SystemClock},
-    thread as own,
+    sched, thread as own,
     tree::Tree,
 };
 
@@ -36,6 +37,8 @@ struct Told {
     stop: AtomicBool,
     /// The times whose worst activations are kept; all of it where there are none.
     phases: Mutex<Vec<Range<u64>>>,
+    /// Where the control thread runs, from the start of a session until the reader has moved there.
+    control: Mutex<Option<CpuSet>>,
     /// When the run began, on `CLOCK_MONOTONIC`, as far as that is known.
     start_ns: AtomicU64,
 }
@@ -49,6 +52,14 @@ impl Told {
     fn set_phase(&self, span: Range<u64>) {
         if let Some(phase) = self.phases().last_mut() {
             *phase = span;
+        }
+    }
+
+    /// Moves the calling thread to the control thread's CPUs: what it does would delay measured threads elsewhere.
+    fn follow_control(&self) {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(cpus) = control {
+            let _ = sched::set_affinity(sched::SELF, &cpus);
         }
     }
 
@@ -80,6 +91,7 @@ impl OwnThreads {
             own::block_signals();
             while !hears.stop.load(Relaxed) {
                 watch.follow_samplers();
+                hears.follow_control();
                 thread::sleep(LOOK);
                 hears.tell(&mut watch.finder);
                 watch.read()?;
@@ -104,6 +116,10 @@ impl OwnThreads {
             now_ns + phase.map_or(0, |phase| phase.settle.0)..u64::MAX
         };
         match &stamped.event {
+            Event::SessionStarted { control, .. } => {
+                let cpus = Some(control.cpus.clone());
+                *self.told.control.lock().unwrap_or_else(PoisonError::into_inner) = cpus;
+            }
             Event::PhaseStarted { cell, .. } => self.told.phases().push(settles(*cell)),
             // Only now does the phase settle.
             Event::LoadStarted { cell, .. } => self.told.set_phase(settles(*cell)),

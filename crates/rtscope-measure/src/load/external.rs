@@ -27,7 +27,9 @@ use rtscope_model::{
     text::Problem,
 };
 use rtscope_sys::{
-    fork::{Children, Exit, Waited, fork, hold_signals, next_signal, signal, wait},
+    fork::{
+        Children, Exit, Waited, default_signals, fork, hold_signals, next_signal, signal, wait,
+    },
     process, sched,
 };
 
@@ -178,7 +180,9 @@ fn start(job: &Job, command: &str) -> Result<u32, LoadError> {
         job.board.count_placed();
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        // Comes back only when there is no shell. It gives signals their defaults, too.
+        // What is held back here would stay blocked in the command, if its shell doesn't clear the mask (bash doesn't).
+        default_signals();
+        // Comes back only when there is no shell.
         Err(LoadError::io("run /bin/sh")(shell.exec()))
     };
     let pid = fork(|| {

@@ -19,10 +19,9 @@ use rtscope_sys::{
 use serde_json::{Value, json};
 
 use super::{
-    send::{self, Sent},
+    send::{self, Here, Sent},
     wire::PATIENCE,
 };
-use crate::signals::Interrupt;
 
 /// States of its control connection.
 mod state {
@@ -59,7 +58,7 @@ pub(super) fn transfer(
     address: SocketAddr,
     window_bytes: u64,
     duration: Duration,
-    interrupt: &Interrupt,
+    here: Here<'_>,
 ) -> io::Result<(Sent, Received)> {
     let mut test = Test::begin_when_ready(address, window_bytes, duration)?;
     test.expect(state::CREATE_STREAMS)?;
@@ -67,7 +66,7 @@ pub(super) fn transfer(
     data.write_all(&test.cookie)?;
     test.expect(state::TEST_START)?;
     test.expect(state::TEST_RUNNING)?;
-    let sent = send::into_stream(&mut data, window_bytes as usize, duration, interrupt)?;
+    let sent = send::into_stream(&mut data, window_bytes as usize, duration, here)?;
     let start = Instant::now();
     while unacknowledged(&data)? > 0 {
         if start.elapsed() > PATIENCE {

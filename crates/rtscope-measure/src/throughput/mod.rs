@@ -17,7 +17,7 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rtscope_model::{
@@ -59,13 +59,12 @@ impl Far {
         protocol: TransportProtocol,
         window_bytes: u64,
         duration: Duration,
-        interrupt: &Interrupt,
+        options: &ThroughputOptions,
     ) -> io::Result<(send::Sent, Received)> {
+        let here = (&options.tree, &options.interrupt);
         match self {
-            Far::Ours(control) => {
-                send::transfer(control, protocol, window_bytes, duration, interrupt)
-            }
-            Far::Iperf3(address) => iperf3::transfer(*address, window_bytes, duration, interrupt),
+            Far::Ours(control) => send::transfer(control, protocol, window_bytes, duration, here),
+            Far::Iperf3(address) => iperf3::transfer(*address, window_bytes, duration, here),
         }
     }
 }
@@ -230,9 +229,8 @@ fn measured(
                 }
                 let sampler =
                     place.map(|place| Sampler::start(place, options.duration)).transpose()?;
-                let before = SystemCounters::read(&options.tree);
                 let (sent, received) = far
-                    .transfer(*protocol, *window_bytes, duration, &options.interrupt)
+                    .transfer(*protocol, *window_bytes, duration, options)
                     .map_err(ThroughputError::Broken)?;
                 transfers.push(Transfer {
                     protocol: *protocol,
@@ -241,7 +239,7 @@ fn measured(
                     sent_bytes: sent.bytes,
                     sent_datagrams: sent.datagrams,
                     span_ns: sent.span_ns,
-                    cpu_load: load_of(&before, &options.tree, sent.span_ns),
+                    cpu_load: sent.cpu_load,
                     received,
                     sampled: sampler.map(Sampler::finish).transpose()?,
                 });
@@ -277,12 +275,27 @@ fn pause(duration: Duration, interrupt: &Interrupt) {
     }
 }
 
-/// CPU load since a reading, 0 to 1 of all CPUs.
-fn load_of(before: &SystemCounters, tree: &Tree, span_ns: u64) -> f64 {
-    let span = SystemCounters::read(tree).span_since(before, span_ns);
-    let busy: u64 = span.cpus.iter().map(|cpu| cpu.busy_ns).sum();
-    let whole = span_ns as f64 * span.cpus.len().max(1) as f64;
-    (busy as f64 / whole.max(1.0)).min(1.0)
+/// The CPU load since a reading of the counters. It is that of the time between two readings: of nothing before and
+/// nothing after.
+struct CpuLoad<'a> {
+    tree: &'a Tree,
+    before: SystemCounters,
+    begin: Instant,
+}
+
+impl CpuLoad<'_> {
+    fn begin(tree: &Tree) -> CpuLoad<'_> {
+        CpuLoad { tree, before: SystemCounters::read(tree), begin: Instant::now() }
+    }
+
+    /// 0 to 1 of all CPUs, up to now.
+    fn so_far(&self) -> f64 {
+        let span_ns = self.begin.elapsed().as_nanos() as u64;
+        let span = SystemCounters::read(self.tree).span_since(&self.before, span_ns);
+        let busy: u64 = span.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+        let whole = span_ns as f64 * span.cpus.len().max(1) as f64;
+        (busy as f64 / whole.max(1.0)).min(1.0)
+    }
 }
 
 /// Sets the buffer of a receiving socket: beyond the system's limit where that is permitted, else up to it.

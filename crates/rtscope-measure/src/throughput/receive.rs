@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     thread,
     time::{Duration, Instant},
 };
@@ -11,12 +11,12 @@ use rtscope_model::throughput::{Received, TransportProtocol};
 use rtscope_sys::tree::Tree;
 
 use super::{
-    flood, load_of,
+    CpuLoad, flood,
     sequence::Sequence,
     set_receive_buffer,
     wire::{self, Answer, PATIENCE, Request, VERSION},
 };
-use crate::{environment::SystemCounters, signals::Interrupt};
+use crate::signals::Interrupt;
 
 /// The longest transfer that is accepted.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -26,6 +26,9 @@ const IDLE: Duration = Duration::from_secs(360);
 
 /// Without a datagram for so long after the sender has finished, no more will come.
 const QUIET: Duration = Duration::from_millis(200);
+
+/// Time between two readings of the counters while datagrams come.
+const LOAD_EVERY: Duration = Duration::from_millis(50);
 
 /// Time between two looks for somebody who connects.
 const LOOK: Duration = Duration::from_millis(5);
@@ -89,7 +92,6 @@ pub(super) fn session(
     tree: &Tree,
     interrupt: &Interrupt,
 ) -> io::Result<u64> {
-    let address = control.local_addr()?.ip();
     let mut transfers = 0;
     control.set_read_timeout(Some(IDLE))?;
     while let Some(request) = wire::hear(control)? {
@@ -115,7 +117,7 @@ pub(super) fn session(
         let limit = Duration::from_nanos(limit_ns).min(LIMIT) + PATIENCE;
         let window = window_bytes as usize;
         let received = match protocol {
-            TransportProtocol::Tcp => stream(control, address, window, limit, tree)?,
+            TransportProtocol::Tcp => stream(control, window, limit, tree)?,
             TransportProtocol::Udp => datagrams(control, window, limit, tree)?,
         };
         wire::send(control, &Answer::Report(received))?;
@@ -124,16 +126,22 @@ pub(super) fn session(
     Ok(transfers)
 }
 
+/// Where a connection ends here, with its interface, which a link-local address needs, and any port.
+fn any_port(control: &TcpStream) -> io::Result<SocketAddr> {
+    let mut own = control.local_addr()?;
+    own.set_port(0);
+    Ok(own)
+}
+
 /// Receives a stream up to its end.
 fn stream(
     control: &mut TcpStream,
-    address: IpAddr,
     window: usize,
     limit: Duration,
     tree: &Tree,
 ) -> io::Result<Received> {
     let peer = control.peer_addr()?.ip();
-    let listener = TcpListener::bind((address, 0))?;
+    let listener = TcpListener::bind(any_port(control)?)?;
     // Connections inherit it, and it decides what window can be offered: before anybody connects.
     set_receive_buffer(&listener, window)?;
     wire::send(control, &Answer::Ready { port: listener.local_addr()?.port() })?;
@@ -147,7 +155,7 @@ fn stream(
     };
     let buffer_bytes = rustix::net::sockopt::socket_recv_buffer_size(&data)? as u64;
     let mut room = vec![0; ROOM];
-    let before = SystemCounters::read(tree);
+    let load = CpuLoad::begin(tree);
     let start = Instant::now();
     let mut bytes = 0;
     loop {
@@ -164,8 +172,7 @@ fn stream(
         }
     }
     let span_ns = start.elapsed().as_nanos() as u64;
-    let cpu_load = load_of(&before, tree, span_ns);
-    let (cpu_load, buffer_bytes) = (Some(cpu_load), Some(buffer_bytes));
+    let (cpu_load, buffer_bytes) = (Some(load.so_far()), Some(buffer_bytes));
     Ok(Received { bytes, span_ns, cpu_load, buffer_bytes, ..Received::default() })
 }
 
@@ -177,7 +184,7 @@ fn datagrams(
     tree: &Tree,
 ) -> io::Result<Received> {
     let peer = control.peer_addr()?.ip();
-    let socket = UdpSocket::bind((control.local_addr()?.ip(), 0))?;
+    let socket = UdpSocket::bind(any_port(control)?)?;
     set_receive_buffer(&socket, window)?;
     socket.set_read_timeout(Some(QUIET))?;
     let buffer_bytes = rustix::net::sockopt::socket_recv_buffer_size(&socket)? as u64;
@@ -185,7 +192,9 @@ fn datagrams(
     let mut room = vec![0; ROOM];
     let mut sequence = Sequence::default();
     let (mut bytes, mut finished) = (0, false);
-    let before = SystemCounters::read(tree);
+    let load = CpuLoad::begin(tree);
+    // The latest reading, for nobody says which datagram is the last.
+    let (mut cpu_load, mut read_at) = (None, Instant::now());
     let begin = Instant::now();
     let (mut first, mut last) = (None, begin);
     while begin.elapsed() < limit {
@@ -197,6 +206,9 @@ fn datagrams(
                 bytes += if sequence.count > known { count as u64 } else { 0 };
                 last = Instant::now();
                 first = first.or(Some(last));
+                if last.duration_since(read_at) >= LOAD_EVERY {
+                    (cpu_load, read_at) = (Some(load.so_far()), last);
+                }
             }
             Ok(_) => {}
             Err(error)
@@ -216,14 +228,13 @@ fn datagrams(
         }
     }
     let span_ns = first.map_or(0, |first| last.duration_since(first).as_nanos() as u64);
-    let cpu_load = load_of(&before, tree, begin.elapsed().as_nanos() as u64);
     Ok(Received {
         bytes,
         datagrams: sequence.count,
         duplicates: sequence.duplicates,
         reordered: sequence.reordered,
         span_ns,
-        cpu_load: Some(cpu_load),
+        cpu_load: Some(cpu_load.unwrap_or_else(|| load.so_far())),
         buffer_bytes: Some(buffer_bytes),
     })
 }

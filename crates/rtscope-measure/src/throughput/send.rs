@@ -2,15 +2,15 @@
 
 use std::{
     io::{self, Write},
-    net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket},
+    net::{Shutdown, SocketAddr, TcpStream, UdpSocket},
     time::{Duration, Instant},
 };
 
 use rtscope_model::throughput::{Received, TransportProtocol};
-use rtscope_sys::net::NO_BUFFERS;
+use rtscope_sys::{net::NO_BUFFERS, tree::Tree};
 
 use super::{
-    set_send_buffer,
+    CpuLoad, set_send_buffer,
     wire::{self, Answer, PATIENCE, Request, VERSION},
 };
 use crate::signals::Interrupt;
@@ -31,7 +31,12 @@ pub(super) struct Sent {
     pub(super) datagrams: u64,
     pub(super) span_ns: u64,
     pub(super) buffer_bytes: u64,
+    /// While it sent, 0 to 1 of all CPUs.
+    pub(super) cpu_load: f64,
 }
+
+/// Where the counters of this machine are, and what ends a transfer early.
+pub(super) type Here<'a> = (&'a Tree, &'a Interrupt);
 
 /// A transfer: what was sent, what came.
 pub(super) fn transfer(
@@ -39,7 +44,7 @@ pub(super) fn transfer(
     protocol: TransportProtocol,
     window_bytes: u64,
     duration: Duration,
-    interrupt: &Interrupt,
+    here: Here<'_>,
 ) -> io::Result<(Sent, Received)> {
     let request = Request::Transfer {
         version: VERSION,
@@ -55,13 +60,16 @@ pub(super) fn transfer(
             return Err(io::Error::other("the peer sent an unexpected answer"));
         }
     };
-    let peer = control.peer_addr()?.ip();
+    // With the interface that a link-local address needs.
+    let mut peer = control.peer_addr()?;
+    peer.set_port(port);
     let window = window_bytes as usize;
     let sent = match protocol {
-        TransportProtocol::Tcp => stream((peer, port).into(), window, duration, interrupt)?,
+        TransportProtocol::Tcp => stream(peer, window, duration, here)?,
         TransportProtocol::Udp => {
-            let own = control.local_addr()?.ip();
-            let sent = datagrams(own, (peer, port).into(), window, duration, interrupt)?;
+            let mut own = control.local_addr()?;
+            own.set_port(0);
+            let sent = datagrams(own, peer, window, duration, here)?;
             wire::send(control, &Request::Finished)?;
             sent
         }
@@ -77,14 +85,9 @@ fn hear(control: &mut TcpStream) -> io::Result<Answer> {
     wire::hear(control)?.ok_or_else(gone)
 }
 
-fn stream(
-    to: SocketAddr,
-    window: usize,
-    duration: Duration,
-    interrupt: &Interrupt,
-) -> io::Result<Sent> {
+fn stream(to: SocketAddr, window: usize, duration: Duration, here: Here<'_>) -> io::Result<Sent> {
     let mut data = TcpStream::connect_timeout(&to, PATIENCE)?;
-    let sent = into_stream(&mut data, window, duration, interrupt)?;
+    let sent = into_stream(&mut data, window, duration, here)?;
     data.shutdown(Shutdown::Write)?;
     Ok(sent)
 }
@@ -94,30 +97,33 @@ pub(super) fn into_stream(
     data: &mut TcpStream,
     window: usize,
     duration: Duration,
-    interrupt: &Interrupt,
+    (tree, interrupt): Here<'_>,
 ) -> io::Result<Sent> {
     let buffer_bytes = set_send_buffer(&*data, window)?;
     data.set_write_timeout(Some(PATIENCE))?;
     let bytes_of_a_write = vec![0x5a; WRITE];
+    let load = CpuLoad::begin(tree);
     let start = Instant::now();
     let mut bytes = 0;
     while start.elapsed() < duration && !interrupt.is_stopped() {
         bytes += data.write(&bytes_of_a_write)? as u64;
     }
-    Ok(Sent { bytes, datagrams: 0, span_ns: start.elapsed().as_nanos() as u64, buffer_bytes })
+    let span_ns = start.elapsed().as_nanos() as u64;
+    Ok(Sent { bytes, datagrams: 0, span_ns, buffer_bytes, cpu_load: load.so_far() })
 }
 
 fn datagrams(
-    own: IpAddr,
+    own: SocketAddr,
     to: SocketAddr,
     window: usize,
     duration: Duration,
-    interrupt: &Interrupt,
+    (tree, interrupt): Here<'_>,
 ) -> io::Result<Sent> {
-    let socket = UdpSocket::bind((own, 0))?;
+    let socket = UdpSocket::bind(own)?;
     socket.connect(to)?;
     let buffer_bytes = set_send_buffer(&socket, window)?;
     let mut datagram = vec![0x5a; DATAGRAM];
+    let load = CpuLoad::begin(tree);
     let start = Instant::now();
     let mut count: u64 = 0;
     while start.elapsed() < duration && !interrupt.is_stopped() {
@@ -134,5 +140,6 @@ fn datagrams(
         }
     }
     let span_ns = start.elapsed().as_nanos() as u64;
-    Ok(Sent { bytes: count * DATAGRAM as u64, datagrams: count, span_ns, buffer_bytes })
+    let (bytes, cpu_load) = (count * DATAGRAM as u64, load.so_far());
+    Ok(Sent { bytes, datagrams: count, span_ns, buffer_bytes, cpu_load })
 }

@@ -362,7 +362,10 @@ impl Decoder {
             Kind::Idle { state } => What::Idle { begins: small(state)? != u32::MAX },
             Kind::Runtime { ns } => What::Runtime { ns: number(ns)? },
             Kind::Stack { callers } => {
-                What::Interrupted(self.interrupted(bytes.get(callers.offset..)?)?)
+                // Behind a 32-bit number, a word of 64 bits begins at a multiple of 8, one of 32 bits does not. The size of
+                // the field doesn't tell: newer kernels write 0.
+                let word = if callers.offset.is_multiple_of(8) { 8 } else { 4 };
+                What::Interrupted(self.interrupted(bytes.get(callers.offset..)?, word)?)
             }
             Kind::Work { begins, function } => What::Work { function: number(function)?, begins },
             Kind::InterruptSent { from, callback } => {
@@ -372,13 +375,17 @@ impl Decoder {
         })
     }
 
-    /// What was interrupted, by a stack from the innermost caller outwards; none when no interrupt is in it.
-    fn interrupted(&self, callers: &[u8]) -> Option<Place> {
-        let words = callers
-            .chunks_exact(8)
-            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    /// What was interrupted, by a stack from the innermost caller outwards, in addresses of so many bytes; none when no
+    /// interrupt is in it.
+    fn interrupted(&self, callers: &[u8], word_bytes: usize) -> Option<Place> {
+        let number = |word: &[u8]| match word {
+            [a, b, c, d] => u64::from(u32::from_ne_bytes([*a, *b, *c, *d])),
+            _ => u64::from_ne_bytes(word.try_into().unwrap_or_default()),
+        };
+        let last = u64::MAX >> (64 - 8 * word_bytes);
+        let words = callers.chunks_exact(word_bytes).map(number);
         let callers: Vec<u64> =
-            words.take_while(|address| *address != 0 && *address != u64::MAX).collect();
+            words.take_while(|address| *address != 0 && *address != last).collect();
         let entry = callers.iter().rposition(|address| self.symbols.is_entry(*address))?;
         Some(callers.get(entry + 1).map_or(Place::User, |address| Place::Kernel(*address)))
     }
@@ -442,6 +449,30 @@ print fmt: \"...\", \"|\", { 0x00000001, \"S\" }, { 0x00000002, \"D\" }, { 0x000
             slept.what,
             What::Switch { from: 41, is_ready: false, to: 0, to_priority: 120, to_name }
         );
+    }
+
+    /// `ftrace/kernel_stack` of a kernel with addresses of 64 bits, and of 32 bits.
+    #[test]
+    fn a_stack_is_read_in_the_kernel_s_own_words() {
+        let symbols = KernelSymbols::parse("10 t asm_exc_x\n20 t schedule\n".to_owned());
+        let symbols = std::sync::Arc::new(symbols.expect("symbols"));
+        let head =
+            SWITCH.split("\n\n").next().expect("a head").replace("sched_switch", "kernel_stack");
+        for (offset, word) in [(16, 8), (12, 4)] {
+            let text = format!(
+                "{head}\n\n\tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
+                 \tfield:unsigned long caller[8];\toffset:{offset};\tsize:{};\tsigned:0;\n",
+                8 * word
+            );
+            let decoder = Decoder::new(&[(STACK.to_owned(), text)], Some(symbols.clone()));
+            let mut bytes = vec![0; offset];
+            bytes[..2].copy_from_slice(&372_u16.to_ne_bytes());
+            for address in [0x30_u64, 0x14, 0x24, u64::MAX] {
+                bytes.extend(&address.to_le_bytes()[..word]);
+            }
+            let found = decoder.expect("a format").decode(5, 1, &bytes).expect("a stack");
+            assert_eq!(found.what, What::Interrupted(Place::Kernel(0x24)), "{word}");
+        }
     }
 
     #[test]

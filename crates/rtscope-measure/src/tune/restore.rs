@@ -58,9 +58,23 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
     };
     match attempt() {
         Ok(outcome) => outcome,
-        Err(error) if is_gone(&error) => RestoreOutcome::Gone,
+        Err(error) if is_gone(&error) => match offline_cpu(tree, &change.path) {
+            Some(cpu) => RestoreOutcome::Failed(format!(
+                "CPU {cpu} is offline: bring it online, and run `rtscope restore`"
+            )),
+            None => RestoreOutcome::Gone,
+        },
         Err(error) => RestoreOutcome::Failed(error.to_string()),
     }
+}
+
+/// The CPU that a file is about, if it is offline. The files go with it, but when it comes back, the kernel has kept their
+/// values.
+fn offline_cpu(tree: &Tree, path: &str) -> Option<u32> {
+    let name = path.strip_prefix("sys/devices/system/cpu/cpu")?.split('/').next()?;
+    let cpu: u32 = name.parse().ok()?;
+    let online = tree.read(format!("sys/devices/system/cpu/cpu{cpu}/online")).ok()?;
+    (online.trim() == "0").then_some(cpu)
 }
 
 /// A setting that a run left changed, and what became of it.

@@ -1,6 +1,6 @@
 //! Services that are known to disturb, stopped and started by systemd.
 
-use std::{io, process::Command};
+use std::{io, os::unix::process::CommandExt, process::Command};
 
 use rtscope_sys::{Error, tree::Tree};
 
@@ -73,7 +73,8 @@ fn systemctl(tree: &Tree, words: &[&str]) -> Result<String, Error> {
     let program = ["usr/bin/systemctl", "bin/systemctl"].map(|path| tree.path(path));
     let program = program.iter().find(|path| path.exists()).unwrap_or(&program[0]);
     let call = format!("systemctl {}", words.join(" "));
-    let output = Command::new(program).args(words).output();
+    // Ctrl-C is for us: it must not keep a service from being started again.
+    let output = Command::new(program).args(words).process_group(0).output();
     let output = output.map_err(|source| Error::Call { call: call.clone(), source })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -99,6 +99,12 @@ impl Wanted {
         Ok(Wanted { period_ns, high_ns, duration_ns })
     }
 
+    /// How long it takes at most, in nanoseconds: the last period may begin just before the duration is over.
+    #[must_use]
+    pub fn longest_ns(&self) -> u64 {
+        self.duration_ns.saturating_add(self.period_ns.ceil() as u64)
+    }
+
     /// When an edge is planned, from the start: even ones rise. Rounded by itself, so that rounding never adds up.
     fn edge_ns(&self, edge: u64) -> u64 {
         let high_ns = if edge % 2 == 1 { self.high_ns } else { 0.0 };
@@ -155,6 +161,18 @@ pub struct Made {
 }
 
 impl Made {
+    #[inline]
+    fn add(&mut self, rises: bool, now_ns: u64, latency_ns: u64) {
+        self.edges += 1;
+        self.latency_ns_max = self.latency_ns_max.max(latency_ns);
+        self.latency_ns_sum = self.latency_ns_sum.saturating_add(latency_ns);
+        if rises {
+            self.first_rise_ns = if self.rises == 0 { now_ns } else { self.first_rise_ns };
+            self.last_rise_ns = now_ns;
+            self.rises += 1;
+        }
+    }
+
     /// The generator's own count: periods by the time they took. None before the second rising edge.
     #[must_use]
     pub fn frequency_hz(&self) -> Option<f64> {
@@ -195,6 +213,24 @@ impl Method {
     }
 }
 
+/// Time between two looks for a signal in a pulse that is longer.
+const LOOK_NS: u64 = 200_000_000;
+
+/// Sleeps through most of a pulse that is long for whoever pressed Ctrl-C. What it leaves of the pulse is for the method;
+/// none when the wave is to end.
+fn look_while_long(clock: &impl Clock, pulse_ns: u64, stopped: &dyn Fn() -> bool) -> Option<u64> {
+    let begin_ns = clock.now_ns();
+    let mut slept_ns = 0;
+    while pulse_ns - slept_ns > 2 * LOOK_NS {
+        if stopped() {
+            return None;
+        }
+        slept_ns += LOOK_NS;
+        clock.sleep_until_ns(begin_ns + slept_ns);
+    }
+    Some(pulse_ns - slept_ns)
+}
+
 /// Makes a wave, from low to low. After the first wait it doesn't allocate, lock or print.
 #[must_use]
 pub fn make(
@@ -226,19 +262,21 @@ pub fn make(
             made.missed += if has_grid { edges.saturating_sub(edge) } else { 0 };
             break;
         }
-        let due_ns = method.wait(clock, start_ns + planned_ns, wanted.pulse_ns(edge));
+        let (rises, due_ns) = (edge % 2 == 0, start_ns + planned_ns);
+        let ahead_ns = match has_grid {
+            true => due_ns.saturating_sub(clock.now_ns()),
+            false => wanted.pulse_ns(edge),
+        };
+        let Some(pulse_ns) = look_while_long(clock, ahead_ns, stopped) else {
+            made.edges += u64::from(!rises);
+            line.set(false);
+            break;
+        };
+        let due_ns = method.wait(clock, due_ns, pulse_ns);
         let now_ns = clock.now_ns();
-        let rises = edge % 2 == 0;
         line.set(rises);
         let latency_ns = now_ns.saturating_sub(due_ns);
-        made.edges += 1;
-        made.latency_ns_max = made.latency_ns_max.max(latency_ns);
-        made.latency_ns_sum = made.latency_ns_sum.saturating_add(latency_ns);
-        if rises {
-            made.first_rise_ns = if made.rises == 0 { now_ns } else { made.first_rise_ns };
-            made.last_rise_ns = now_ns;
-            made.rises += 1;
-        }
+        made.add(rises, now_ns, latency_ns);
         let is_late = latency_ns > limit_ns;
         if is_late {
             made.violations += 1;
@@ -377,6 +415,25 @@ mod tests {
         assert_eq!((made.missed, made.latency_ns_max), (0, 400_000));
         assert!(edges.iter().skip(6).all(|(at_ns, _)| (at_ns - 1_000 - 400_000) % 100_000 == 0));
         assert_eq!(made.late, []);
+    }
+
+    /// Ctrl-C came only at the next rising edge: after up to a period, which may be minutes.
+    #[test]
+    fn a_long_pulse_ends_when_it_is_stopped_and_leaves_the_line_low() {
+        let wanted = Wanted::new(0.01, 0.5, 180_000_000_000).expect("a wave");
+        assert_eq!(wanted.longest_ns(), 280_000_000_000);
+        for method in Method::ALL.into_iter().filter(|method| *method != Method::Spin) {
+            for (stops_at_ns, edges) in [(30_000_000_000, 0), (130_000_000_000, 2)] {
+                let clock = SimulatedClock::at(0);
+                let mut line = Recorded { clock: &clock, edges: RefCell::default() };
+                let mut alarm = Alarm { limit_ns: None, line: None };
+                let stopped = || clock.time_ns() >= stops_at_ns;
+                let made = make(&mut line, &clock, &wanted, method, &mut alarm, &stopped);
+                assert_eq!(made.edges, edges, "{method:?}");
+                assert!(clock.time_ns() - stops_at_ns <= 2 * LOOK_NS, "{method:?}");
+                assert!(line.edges.into_inner().last().is_none_or(|(_, high)| !high));
+            }
+        }
     }
 
     #[test]

@@ -46,6 +46,22 @@ fn a_run_that_died_before_it_changed_anything_leaves_nothing_to_do() {
     assert_eq!(bench.journals(), [""; 0]);
 }
 
+/// Its files go with it. When it is back, the kernel has kept what was written.
+#[test]
+fn what_is_about_a_cpu_that_is_offline_waits_for_it() {
+    let bench = Bench::new();
+    let path = "sys/devices/system/cpu/cpu3/cpufreq/scaling_governor";
+    bench.fake.file("sys/devices/system/cpu/cpu3/online", "0\n");
+    bench.left(&line("governor", path, "powersave", "performance"));
+    let [restored] = bench.restore().try_into().expect("one");
+    assert!(restored.error.is_some_and(|error| error.starts_with("CPU 3 is offline")));
+    bench.fake.file("sys/devices/system/cpu/cpu3/online", "1\n");
+    bench.fake.file(path, "performance\n");
+    let [restored] = bench.restore().try_into().expect("one");
+    assert_eq!((restored.error, bench.fake.read(path).trim()), (None, "powersave"));
+    assert_eq!(bench.journals(), [""; 0]);
+}
+
 #[test]
 fn a_process_with_the_same_number_is_another_one() {
     let bench = Bench::new();

@@ -117,7 +117,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut line = line::open_output(&address, &tree)?;
     let mut alarm = alarm.map(|alarm| line::open_output(&alarm, &tree)).transpose()?;
     let interrupt = Interrupt::install()?;
-    let watchdog = Watchdog::over_spinners(args.wave.duration);
+    let watchdog = Watchdog::over_spinners(Nanos(wanted.longest_ns()));
     let mut alarms = Alarm {
         limit_ns: args.wave.limit.map(|limit| limit.0),
         line: alarm.as_mut().map(|line| line as &mut dyn WaveOutput),

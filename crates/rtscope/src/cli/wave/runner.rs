@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::Context;
 use rtscope_model::{cpu::CpuSet, time::Nanos};
-use rtscope_sys::{fork::signal, process, sched};
+use rtscope_sys::{
+    fork::{self, signal},
+    process, sched,
+};
 
 use super::PRIORITY;
 use crate::{
@@ -37,6 +40,8 @@ pub(in crate::cli) struct Args {
 
 pub(in crate::cli) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     process::new_group();
+    // A thread that observes waves blocks nearly every signal, and this process inherits that.
+    fork::default_signals();
     if !process::die_with_parent(args.parent, signal::KILL) {
         return Ok(ExitCode::from(exit::ERROR));
     }

@@ -8,7 +8,7 @@ use rtscope_analyse::{
     statistics::wave::sweep::{Curve, SearchRange, Sweep, SweepSearch, Try},
 };
 use rtscope_measure::{
-    load::{Launcher, check},
+    load::{Launcher, RunningLoad, check},
     signals::Interrupt,
     wave::{
         WaveError,
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// How long a load may outlive the sweep before the kernel ends it.
-const LOAD_LIMIT: Nanos = Nanos::from_secs(3_600);
+const LOAD_LIMIT: Nanos = Nanos::from_secs(24 * 3_600);
 
 /// Find how fast programs can make a square wave, also under load
 ///
@@ -140,22 +140,38 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install()?;
     let all = sched::affinity(sched::SELF)?;
     let launcher = Launcher::new(bench.cpus.clone(), all);
-    let mut curves = Vec::new();
-    for load in &args.tries.loads()? {
+    let (mut curves, mut is_whole) = (Vec::new(), true);
+    for line in &args.tries.loads()? {
+        if interrupt.is_stopped() {
+            break;
+        }
         // It ends when it is dropped, at the end of this turn.
-        let _running = load.as_ref().map(|line| launcher.start(line, LOAD_LIMIT)).transpose()?;
-        let load = load.as_ref().map_or_else(|| "none".to_owned(), LoadLine::to_string);
-        for subject in &subjects {
-            for policy in &policies {
-                if interrupt.is_stopped() {
-                    break;
-                }
-                curves.push(curve(&args.tries, &bench, &interrupt, (subject, *policy, &load))?);
+        let mut running = line.as_ref().map(|line| launcher.start(line, LOAD_LIMIT)).transpose()?;
+        let load = line.as_ref().map_or_else(|| "none".to_owned(), LoadLine::to_string);
+        for (subject, policy) in
+            subjects.iter().flat_map(|one| policies.iter().map(move |p| (one, *p)))
+        {
+            if interrupt.is_stopped() {
+                break;
             }
+            let curve = curve(&args.tries, &bench, &interrupt, (subject, policy, &load))?;
+            // What was measured since it ended was measured at rest.
+            if let Some(ended) = running.as_mut().and_then(RunningLoad::poll) {
+                note!(
+                    "the load {load} ended during the search for {} ({}): that search and the rest under this load \
+                     are left out",
+                    subject.name,
+                    ended.how
+                );
+                is_whole = false;
+                break;
+            }
+            curves.push(curve);
         }
     }
     report(args, &out, &bench, curves)?;
-    Ok(ExitCode::from(if interrupt.is_stopped() { exit::ERROR } else { exit::PASS }))
+    let is_done = is_whole && !interrupt.is_stopped();
+    Ok(ExitCode::from(if is_done { exit::PASS } else { exit::ERROR }))
 }
 
 /// The subjects' words, with `all` in full: those that are there. The missing ones are told.
