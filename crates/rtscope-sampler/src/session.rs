@@ -53,7 +53,7 @@ pub fn memory_of_thread(layout: Layout, threads: usize, has_frames: bool) -> u64
 }
 
 /// How long a thread may take to place itself.
-const PLACING_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const PLACING_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long threads may take to end once they were told to.
 const ENDING_LIMIT: Duration = Duration::from_secs(3);

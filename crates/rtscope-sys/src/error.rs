@@ -35,7 +35,8 @@ pub enum Error {
 impl Error {
     /// The error of the system call that has just failed.
     pub(crate) fn last(call: impl Into<String>) -> Error {
-        Error::Call { call: call.into(), source: io::Error::last_os_error() }
+        let source = io::Error::last_os_error();
+        Error::Call { call: call.into(), source }
     }
 
     /// The kernel's error number, where there is one.
@@ -58,5 +59,10 @@ impl Error {
 /// and 32 on others.
 pub(crate) fn check(value: impl Into<i64>, call: impl FnOnce() -> String) -> Result<i64, Error> {
     let value = value.into();
-    if value == -1 { Err(Error::last(call())) } else { Ok(value) }
+    if value != -1 {
+        return Ok(value);
+    }
+    // First, because making the text may change the number of the error.
+    let source = io::Error::last_os_error();
+    Err(Error::Call { call: call(), source })
 }

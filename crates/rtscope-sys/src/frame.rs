@@ -240,6 +240,9 @@ pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
+/// Bytes of the three times in a control message.
+const TIMES_BYTES: u32 = size_of::<[libc::timespec; 3]>() as u32;
+
 /// The timestamps among the control messages.
 ///
 /// # Safety
@@ -251,7 +254,10 @@ unsafe fn stamps_in(header: &libc::msghdr) -> Stamps {
     let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
     // SAFETY: a header that is not null lies within the buffer.
     while let Some(message) = unsafe { next.as_ref() } {
-        if message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_TIMESTAMPING {
+        // SAFETY: no pointer is involved.
+        let is_whole = message.cmsg_len >= unsafe { libc::CMSG_LEN(TIMES_BYTES) } as _;
+        let is_time = message.cmsg_type == libc::SCM_TIMESTAMPING;
+        if message.cmsg_level == libc::SOL_SOCKET && is_time && is_whole {
             // By software, unused, by the card (`struct scm_timestamping`).
             // SAFETY: the kernel wrote three times here; their place may be less aligned than they are.
             let times: [libc::timespec; 3] =

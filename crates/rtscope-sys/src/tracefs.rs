@@ -70,18 +70,18 @@ fn folder(tree: &Tree) -> Option<PathBuf> {
         return Some(usual);
     }
     let mounts = tree.read("proc/mounts").unwrap_or_default();
-    let found = mounts.lines().find_map(|line| {
+    let mut folders = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         let (place, kind) = (words.next()?, words.next()?);
-        match kind {
-            "tracefs" => Some(PathBuf::from(place)),
-            "debugfs" => Some(Path::new(place).join("tracing")),
-            _ => None,
-        }
+        let place = match kind {
+            "tracefs" => PathBuf::from(place),
+            "debugfs" => Path::new(place).join("tracing"),
+            _ => return None,
+        };
+        Some(tree.path(place.strip_prefix("/").unwrap_or(&place)))
     });
-    let found = found.map(|place| tree.path(place.strip_prefix("/").unwrap_or(&place)));
     // A debugfs may be mounted without tracefs in it.
-    found.filter(|folder| folder.join("trace_marker").exists())
+    folders.find(|folder| folder.join("trace_marker").exists())
 }
 
 /// A folder of tracefs that this process can use, whether it is mounted or not.
@@ -155,12 +155,15 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let tree = Tree::under(root.path());
         assert!(Marker::open(&tree, 1_000).is_err());
-        // Mounted at an unusual place.
+        // Mounted at an unusual place, behind a debugfs that has no tracefs.
         let place = tree.path("mnt/trace");
         std::fs::create_dir_all(&place).expect("a folder");
         std::fs::create_dir_all(tree.path("proc")).expect("a folder");
-        std::fs::write(tree.path("proc/mounts"), "none /mnt/trace tracefs rw 0 0\n")
-            .expect("a file");
+        std::fs::write(
+            tree.path("proc/mounts"),
+            "none /mnt/debug debugfs rw 0 0\nnone /mnt/trace tracefs rw 0 0\n",
+        )
+        .expect("a file");
         std::fs::write(place.join("trace_marker"), "").expect("a file");
         std::fs::write(place.join("tracing_on"), "1\n").expect("a file");
         let marker = Marker::open(&tree, 1_000).expect("both files");

@@ -132,7 +132,10 @@ fn leave(cpu: u32) -> Result<bool, ExplainError> {
     if !online.contains(cpu) {
         return Err(ExplainError::NoCpu { cpu, online });
     }
-    let others = online.without(&CpuSet::from_iter([cpu]));
+    // Those that the user allows, if any.
+    let all_others = online.without(&CpuSet::from_iter([cpu]));
+    let allowed = sched::affinity(sched::SELF).unwrap_or_default().common(&all_others);
+    let others = if allowed.is_empty() { all_others } else { allowed };
     Ok(!others.is_empty() && sched::set_affinity(sched::SELF, &others).is_ok())
 }
 

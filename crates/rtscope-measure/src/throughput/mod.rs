@@ -109,6 +109,10 @@ pub enum ThroughputError {
     Broken(io::Error),
     #[error("the sampler can't run as {asked}: {cause}")]
     Place { asked: Box<Placement>, cause: rtscope_sys::Error },
+    #[error(
+        "the sampler did not run as {0} within {1} s: a thread of a higher priority holds its CPU; end that thread, or choose another CPU"
+    )]
+    Starved(Box<Placement>, u64),
     #[error("a thread of the measurement did not run to its end")]
     Thread,
 }

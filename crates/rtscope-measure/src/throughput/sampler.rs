@@ -4,6 +4,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::Duration,
@@ -30,18 +31,23 @@ const LEAD_NS: u64 = 20_000_000;
 /// A thread that wakes each millisecond and notes how late.
 pub(super) struct Sampler {
     stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<Result<SampledLatencies, ThroughputError>>,
+    /// Until it ends.
+    thread: Option<thread::JoinHandle<Result<SampledLatencies, ThroughputError>>>,
+    /// Dropped after the thread has ended.
     _watchdog: Watchdog,
 }
+
+/// How long it may take to place itself.
+const PLACING_LIMIT: Duration = Duration::from_secs(5);
 
 impl Sampler {
     pub(super) fn start(place: &Placement, duration: Nanos) -> Result<Sampler, ThroughputError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, asked) = (stop.clone(), place.clone());
+        let (told, asked, wanted) = (stop.clone(), place.clone(), place.clone());
         // Transfers take a little longer than asked.
         let room = (duration.0 / INTERVAL_NS * 2 + 10_000) as usize;
         let mut noted = Vec::with_capacity(room);
-        let (tell, placed) = std::sync::mpsc::channel();
+        let (tell, placed) = mpsc::channel();
         let watchdog = Watchdog::over_sleepers(Duration::from_nanos(duration.0) + UNATTENDED);
         let thread = thread::spawn(move || {
             own::block_signals();
@@ -60,16 +66,34 @@ impl Sampler {
                 noted.iter().map(|one| one.woke_ns.saturating_sub(one.expiry_ns)).collect();
             Ok(SampledLatencies { placement, interval_ns: INTERVAL_NS, latencies_ns, missed })
         });
-        let sampler = Sampler { stop, thread, _watchdog: watchdog };
+        let mut sampler = Sampler { stop, thread: Some(thread), _watchdog: watchdog };
         // A thread that can't be placed ends, and its end of the channel with it.
-        match placed.recv() {
+        match placed.recv_timeout(PLACING_LIMIT) {
             Ok(()) => Ok(sampler),
-            Err(_) => Err(sampler.finish().err().unwrap_or(ThroughputError::Thread)),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(sampler.finish().err().unwrap_or(ThroughputError::Thread))
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                // It can't be waited for either.
+                drop(sampler.thread.take());
+                Err(ThroughputError::Starved(Box::new(wanted), PLACING_LIMIT.as_secs()))
+            }
         }
     }
 
-    pub(super) fn finish(self) -> Result<SampledLatencies, ThroughputError> {
+    pub(super) fn finish(mut self) -> Result<SampledLatencies, ThroughputError> {
+        self.end().ok_or(ThroughputError::Thread)?
+    }
+
+    fn end(&mut self) -> Option<Result<SampledLatencies, ThroughputError>> {
         self.stop.store(true, Relaxed);
-        self.thread.join().map_err(|_| ThroughputError::Thread)?
+        self.thread.take()?.join().ok()
+    }
+}
+
+/// A real-time thread must not go on when its transfer broke.
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }

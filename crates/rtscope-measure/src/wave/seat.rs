@@ -119,7 +119,11 @@ pub fn obstacle(tree: &Tree) -> Option<String> {
 #[must_use]
 pub fn is_unthrottled(tree: &Tree) -> bool {
     let throttling = tree.read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
-    throttling.trim() == "-1"
+    // From Linux 6.12 on, a server for each CPU leaves ordinary threads their time instead.
+    const SERVERS: &str = "sys/kernel/debug/sched/fair_server";
+    let runtime = |cpu: &String| tree.read(format!("{SERVERS}/{cpu}/runtime")).ok();
+    let is_without = tree.list(SERVERS).iter().filter_map(runtime).any(|ns| ns == "0");
+    throttling == "-1" || is_without
 }
 
 fn fixed(policy: Policy, priority: u8, nice: i8, cpus: &CpuSet) -> Placement {
@@ -147,9 +151,18 @@ mod tests {
         fs::create_dir_all(&kernel).expect("a folder");
         fs::write(kernel.join("sched_rt_runtime_us"), "-1\n").expect("written");
         let cpus: CpuSet = [0].into_iter().collect();
-        let seat = Seat::best(&cpus, &Tree::under(folder.path()));
+        let tree = Tree::under(folder.path());
+        let seat = Seat::best(&cpus, &tree);
         assert_eq!((seat.place.policy, &seat.rest), (Policy::Other, &None));
         assert!(seat.finding.expect("said").contains("throttling is off"));
+        // From Linux 6.12 on.
+        fs::write(kernel.join("sched_rt_runtime_us"), "950000\n").expect("written");
+        let server = folder.path().join("sys/kernel/debug/sched/fair_server/cpu1");
+        fs::create_dir_all(&server).expect("a folder");
+        for (runtime, unthrottled) in [("50000000\n", false), ("0\n", true)] {
+            fs::write(server.join("runtime"), runtime).expect("written");
+            assert_eq!(is_unthrottled(&tree), unthrottled);
+        }
     }
 
     #[test]

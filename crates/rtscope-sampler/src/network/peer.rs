@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::*},
-        mpsc,
+        mpsc::{self, RecvTimeoutError},
     },
     thread::JoinHandle,
     time::Duration,
@@ -26,6 +26,7 @@ use super::{
     message::{Kind, Message, VERSION},
     wire::NearEnd,
 };
+use crate::session::PLACING_LIMIT;
 
 /// Room for the largest frame.
 pub(super) const ROOM: usize = FRAME_SIZE_MAX as usize + ETHERNET_HEADER + 32;
@@ -160,11 +161,21 @@ impl LocalPeer {
             .name("frame-peer".to_owned())
             .spawn(body)
             .map_err(|e| NetworkError::Io("start a thread for the peer".to_owned(), e))?;
-        let peer = LocalPeer { ends, thread: Some(thread) };
-        match reports.recv() {
+        let mut peer = LocalPeer { ends, thread: Some(thread) };
+        match reports.recv_timeout(PLACING_LIMIT) {
             Ok(Ok(())) => Ok(peer),
             Ok(Err(error)) => Err(NetworkError::System(error)),
-            Err(_) => Err(NetworkError::Peer("the thread of the peer ended".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(NetworkError::Peer("the thread of the peer ended".to_owned()))
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                // It can't be waited for either.
+                drop(peer.thread.take());
+                let limit = PLACING_LIMIT.as_secs();
+                Err(NetworkError::Peer(format!(
+                    "the thread of the peer did not run within {limit} s: a thread of a higher priority holds its CPU"
+                )))
+            }
         }
     }
 }

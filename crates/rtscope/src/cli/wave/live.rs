@@ -14,7 +14,7 @@ use rtscope_measure::{
     },
 };
 use rtscope_model::{time::Nanos, wave::Capture};
-use rtscope_sys::{clock::SystemClock, tree::Tree};
+use rtscope_sys::{clock::SystemClock, line::MemoryLine, tree::Tree};
 
 use super::Hertz;
 use crate::{
@@ -76,6 +76,15 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(exit::PASS))
 }
 
+/// A line that is removed at the end, unless somebody else uses it.
+struct WatchedLine(MemoryLine);
+
+impl Drop for WatchedLine {
+    fn drop(&mut self) {
+        line::remove_unused(&self.0);
+    }
+}
+
 /// What looks at the line for a time.
 type Eyes = Box<dyn FnMut(u64) -> Result<Capture, WaveError>>;
 
@@ -89,11 +98,13 @@ fn eyes(args: &Args) -> anyhow::Result<Eyes> {
     };
     Ok(match args.line.parse()? {
         Address::Memory(line) => {
-            let (line, seat) = (line::open_memory(&line)?, Seat::best(&args.cpu.or_last()?, &tree));
+            let line = WatchedLine(line::open_memory(&line)?);
+            let seat = Seat::best(&args.cpu.or_last()?, &tree);
             // Beside a wave that spins on the only other CPU the machine must stay usable.
             let seat = seat.modest();
             Box::new(move |ns| {
-                scope::capture(&line, &name, &seat.place, &clock, limits(seat.rest, ns))
+                let line = &line;
+                scope::capture(&line.0, &name, &seat.place, &clock, limits(seat.rest, ns))
             })
         }
         Address::Gpio(chip, line) => {
