@@ -287,12 +287,18 @@ fn check_placement(text: &str, policy: Policy, priority: u8, nice: i8) {
     let running = start(text);
     let workers: Vec<u32> =
         members(running.pid()).iter().map(|p| p.pid).filter(|pid| *pid != running.pid()).collect();
-    assert!(!workers.is_empty());
+    let mut checked = 0;
     for pid in workers {
-        let found = sched::placement(pid as i32).expect("alive");
+        // A child of the load `fork` may have ended since.
+        let Ok(found) = sched::placement(pid as i32) else {
+            assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{text}: {pid} is there");
+            continue;
+        };
         assert_eq!((found.policy, found.priority, found.nice), (policy, priority, nice));
         assert_eq!(found.cpus, first_cpu());
+        checked += 1;
     }
+    assert!(checked > 0, "{text}: no worker");
     assert!(running.stop().ok);
 }
 

@@ -202,8 +202,9 @@ fn signals_and_the_pipe_show_the_state() {
         .expect("starts");
     let (id, minute) = (child.id(), Duration::from_secs(60));
     let snapshot = format!("/dev/shm/cyclictest{id}");
-    wait_for("the snapshot's file", minute, || Path::new(&snapshot).exists());
     let pipe = folder.path().join("pipe");
+    // It is made after the snapshot's file, of which a killed cyclictest with this number may have left one.
+    wait_for("the pipe", minute, || pipe.exists());
     // Opening it waits for the writer, reading for its end: one state.
     let state = fs::read_to_string(&pipe).expect("a state");
     assert_eq!(state.lines().filter(|line| line.starts_with("T: ")).count(), 2, "{state}");
@@ -247,6 +248,12 @@ fn an_ordinary_thread_keeps_its_timer_slack() {
     assert!(!slack.is_empty() && slack.iter().all(|ns| ns.trim() == "50000"), "{slack:?}");
 }
 
+/// Whether a process has a file of this name open: one that has been removed has another name.
+fn has_open(pid: u32, path: &Path) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| fs::read_link(file.path()).ok()).any(|name| name == path)
+}
+
 /// As `get_cyclictest_snapshot` does it: a signal, and the file is read at once.
 #[test]
 fn a_snapshot_is_there_when_its_signal_was_sent() {
@@ -262,7 +269,10 @@ fn a_snapshot_is_there_when_its_signal_was_sent() {
     let (id, minute) = (child.id(), Duration::from_secs(60));
     let snapshot = format!("/dev/shm/cyclictest{id}");
     let shown = || fs::read_to_string(&snapshot).unwrap_or_default();
-    wait_for("the snapshot's file", minute, || shown().contains("T: 1 ("));
+    // A killed cyclictest with this number may have left a file of that name.
+    wait_for("the snapshot's file", minute, || {
+        has_open(id, Path::new(&snapshot)) && shown().contains("T: 1 (")
+    });
     // Whoever reads at any time finds both threads, never an empty file.
     for _ in 0..200 {
         kill(id, "USR2");
