@@ -174,11 +174,14 @@ fn right_to_install() -> Option<&'static [&'static str]> {
     says("sudo", &["-n", "true"]).map(|_| &["sudo", "-n"][..])
 }
 
+/// Another run of the tests, or the machine's own update, may install at the same time: apt-get waits for so many seconds.
+const PATIENCE: [&str; 2] = ["-o", "DPkg::Lock::Timeout=600"];
+
 /// Installs with an `apt-get` that is called by these words.
 fn install(apt_get: &[OsString], packages: &[Package]) -> Result<()> {
     let run = |words: &[&str]| {
         let mut command = Command::new(&apt_get[0]);
-        command.args(&apt_get[1..]).args(["--quiet", "--yes"]).args(words);
+        command.args(&apt_get[1..]).args(["--quiet", "--yes"]).args(PATIENCE).args(words);
         shell::output(&mut command, LIMIT)
     };
     let mut words = vec!["install", "--no-install-recommends"];
@@ -228,10 +231,11 @@ mod tests {
 
     #[test]
     fn a_fresh_machine_fetches_the_lists_first_and_an_old_one_does_not() {
-        let asked = "--quiet --yes install --no-install-recommends bc bison\n";
+        let words = format!("--quiet --yes {}", PATIENCE.join(" "));
+        let asked = format!("{words} install --no-install-recommends bc bison\n");
         let fresh = Fake::new("lists");
         install(&[fresh.program().into()], &OF_TESTS[..2]).expect("installed");
-        assert_eq!(fresh.said(), format!("{asked}--quiet --yes update\n{asked}"));
+        assert_eq!(fresh.said(), format!("{asked}{words} update\n{asked}"));
         let old = Fake::new("/");
         install(&["env".into(), "A=b".into(), old.program().into()], &OF_TESTS[..2])
             .expect("installed");

@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rtscope_measure::load::{EndedLoad, LOADS, Launcher, RunningLoad, run_alone, worker_main};
 use rtscope_model::{cpu::CpuSet, load::LoadLine, schedule::Policy, time::Nanos};
 use rtscope_sys::{fork::signal, process, sched};
-use rtscope_testing::skip::skip;
+use rtscope_testing::{devices, skip::skip};
 
 /// Lines that must work: every load at least once, and every way to do its work.
 const LINES: &[&str] = &[
@@ -410,15 +410,11 @@ fn a_directory_that_is_missing_is_an_error() {
 }
 
 fn the_host_keeps_its_network_devices() {
-    let devices = || {
-        let text = fs::read_to_string("/proc/net/dev").expect("devices");
-        text.lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect::<Vec<_>>()
-    };
-    let before = devices();
+    let before = devices::lasting();
     let running = start("network over=veth");
-    assert_eq!(devices(), before, "a device of the load's is in the host's namespace");
+    assert_eq!(devices::lasting(), before, "a device of the load's is in the host's namespace");
     drop(running);
-    assert_eq!(devices(), before);
+    assert_eq!(devices::lasting(), before);
 }
 
 /// A command whose processes leave its group, its session, and its process tree; and the word by

@@ -1,5 +1,5 @@
-//! What tests of several crates share: a browser, a clock whose time only the test moves, skips that are counted, a
-//! Slurm, and a small KernelCI.
+//! What tests of several crates share: a browser, a clock whose time only the test moves, this machine's network
+//! devices, skips that are counted, a Slurm, and a small KernelCI.
 //!
 //! No program contains it: crates use it for their tests alone, which `cargo xtask tidy` checks.
 
@@ -7,6 +7,7 @@
 
 pub mod browser;
 pub mod clock;
+pub mod devices;
 pub mod kernel_ci;
 pub mod skip;
 pub mod slurm;

@@ -126,12 +126,16 @@ fn fetch_with(
         remove(&part)?;
         return Ok(format!("none: {}", shell::last_lines(&fetched.log, 1)));
     }
-    if kept.join(package.sign).exists() {
-        remove(&part)?;
-    } else {
-        remove(kept)?;
-        fs::rename(&part, kept)?;
+    let is_there = || kept.join(package.sign).exists();
+    let keep = || remove(kept).and_then(|()| fs::rename(&part, kept));
+    // Another checkout may put its own there at any moment, which is as good.
+    if !is_there()
+        && let Err(e) = keep()
+        && !is_there()
+    {
+        return Err(e).with_context(|| format!("rename {} to {}", part.display(), kept.display()));
     }
+    remove(&part)?;
     symlink(kept, link)?;
     Ok(format!("fetched {}", package.requirement))
 }

@@ -471,9 +471,8 @@ mod tests {
         if !rtscope_sys::process::is_root() {
             return rtscope_testing::skip::skip_this("needs root");
         }
-        let devices = || std::fs::read_to_string("/proc/net/dev").expect("devices").lines().count();
         let own = || std::fs::read_link("/proc/self/ns/net").expect("a namespace");
-        let before = (devices(), own());
+        let before = (rtscope_testing::devices::lasting(), own());
         match run(&ThroughputOptions { over: Over::Veth, ..options(vec![TransportProtocol::Tcp]) })
         {
             Ok(record) => {
@@ -481,6 +480,6 @@ mod tests {
             }
             Err(error) => assert!(matches!(error, ThroughputError::Cable(_)), "{error}"),
         }
-        assert_eq!((devices(), own()), before);
+        assert_eq!((rtscope_testing::devices::lasting(), own()), before);
     }
 }

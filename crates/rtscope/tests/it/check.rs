@@ -10,8 +10,8 @@ use std::{
 use serde_json::Value;
 
 use crate::support::{
-    folder, json, kill, output, output_of, processes_with, refused, root_or_skip, skip, start,
-    text, wait_for,
+    folder, json, kill, marked_seconds, output, output_of, processes_with, refused, root_or_skip,
+    skip, start, text, wait_for,
 };
 
 /// How often a program is looked at until its mistake has been seen.
@@ -222,13 +222,14 @@ fn what_can_not_be_watched_is_said() {
 #[test]
 fn no_program_outlives_a_killed_rtscope() {
     let folder = folder();
-    let mut own = start(folder.path(), "check --settle 1min -- sleep 987.5");
+    let sleep = format!("sleep {}", marked_seconds(620));
+    let mut own = start(folder.path(), &format!("check --settle 1min -- {sleep}"));
     let sleeps = || {
-        let mine = processes_with("sleep 987.5").into_iter().filter(|pid| *pid != own.id());
+        let mine = processes_with(&sleep).into_iter().filter(|pid| *pid != own.id());
         mine.count() > 0
     };
     wait_for("the program", Duration::from_secs(20), sleeps);
     kill(own.id(), "KILL");
     let _ = own.wait();
-    wait_for("its end", Duration::from_secs(20), || processes_with("sleep 987.5").is_empty());
+    wait_for("its end", Duration::from_secs(20), || processes_with(&sleep).is_empty());
 }

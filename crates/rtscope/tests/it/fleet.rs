@@ -302,10 +302,11 @@ fn places_that_could_run_nothing_are_listed_with_the_reason() {
     // The machine in the header of an ELF file: RISC-V.
     program[18] = 243;
     fs::write(room.path().join("other"), program).expect("written");
+    let base = room.path().join("at-one").display().to_string();
     let places = |name: &str, program: &str| {
-        format!("[places.{name}]\nlocal = true\nprogram = \"{program}\"\n")
+        format!("[places.{name}]\nlocal = true\nprogram = \"{program}\"\nfolder = \"{base}\"\n")
     };
-    let folderless = places("nowhere", "small") + "folder = \"/nonexistent/folder\"\n";
+    let folderless = places("nowhere", "small").replace(&base, "/nonexistent/folder");
     let text_of =
         [places("good", "small"), places("missing", "none"), folderless, places("wrong", "other")];
     fs::write(room.path().join("places.toml"), text_of.concat()).expect("written");

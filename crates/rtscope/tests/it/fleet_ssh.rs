@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use rtscope_testing::skip::{program, root_or_skip, skip};
+use rtscope_testing::{
+    devices,
+    skip::{program, root_or_skip, skip},
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -58,7 +61,7 @@ impl Network {
 
     /// Of the namespace, and of the cable's end on this side.
     fn name(&self) -> String {
-        format!("rts-test{}", self.number)
+        format!("{}{}", devices::OF_TESTS, self.number)
     }
 
     /// Of this side and of the namespace, of the block for benchmarks (RFC 2544), which no machine has as its own.

@@ -9,7 +9,8 @@ use std::{
 };
 
 use crate::support::{
-    folder, kill, output_of, processes_with, program, root_or_skip, rtscope, skip, text, wait_for,
+    folder, kill, marked_seconds, output_of, processes_with, program, root_or_skip, rtscope, skip,
+    text, wait_for,
 };
 
 /// A make below make below a shell, as in a kernel: each step waits for as long as its file `slow` says.
@@ -87,13 +88,13 @@ fn no_make_outlives_an_interrupted_build_and_the_next_one_goes_on() {
         return;
     };
     let limit = Duration::from_secs(60);
-    for (number, (stage, signal)) in ["tinyconfig", "inner"]
+    for ((stage, signal), number) in ["tinyconfig", "inner"]
         .iter()
         .flat_map(|s| ["INT", "TERM", "KILL"].map(|k| (s, k)))
-        .enumerate()
+        .zip(0..)
     {
         // A name that only this try's processes carry.
-        let marker = format!("8640{number}.125");
+        let marker = marked_seconds(600 + number);
         let slow = small.path(&format!("slow-{stage}"));
         fs::write(&slow, &marker).expect("written");
         let child = small.start();
@@ -179,8 +180,8 @@ fn no_program_outlives_an_interrupted_unpacking_and_nobody_waits_for_it() {
     fs::create_dir(&bin).expect("a folder");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let limit = Duration::from_secs(60);
-    for (number, signal) in ["INT", "TERM", "KILL"].iter().enumerate() {
-        let sleeps = format!("sleep 8650{number}.125");
+    for (signal, number) in ["INT", "TERM", "KILL"].iter().zip(610..) {
+        let sleeps = format!("sleep {}", marked_seconds(number));
         let tar = bin.join("tar");
         fs::write(&tar, format!("#!/bin/sh\n{sleeps}\n")).expect("written");
         fs::set_permissions(&tar, fs::Permissions::from_mode(0o755)).expect("set");

@@ -4,8 +4,8 @@
 use std::{fs, process::Stdio, time::Duration};
 
 use crate::support::{
-    folder, json, kill, output, processes_of_ours, processes_with, rtscope, start, text, wait_for,
-    words,
+    folder, json, kill, marked_seconds, output, processes_of_ours, processes_with, rtscope, start,
+    text, wait_for, words,
 };
 
 /// A name that only this test's processes carry.
@@ -23,7 +23,7 @@ fn lines(path: &std::path::Path) -> usize {
 #[test]
 fn a_killed_run_is_judged_up_to_its_last_slice_and_leaves_no_load() {
     let folder = folder();
-    let marker = "86401.25";
+    let marker = &marked_seconds(630);
     fs::write(folder.path().join("p.toml"), plan(marker)).expect("a plan");
     let mut child = start(folder.path(), "run p.toml --out run --slice 200ms --quiet");
     let slices = folder.path().join("run/slices/t0.jsonl");
@@ -48,7 +48,7 @@ fn a_killed_run_is_judged_up_to_its_last_slice_and_leaves_no_load() {
 #[test]
 fn an_interrupt_ends_cleanly_with_a_report() {
     let folder = folder();
-    let marker = "86402.5";
+    let marker = &marked_seconds(631);
     fs::write(folder.path().join("p.toml"), plan(marker)).expect("a plan");
     let child = rtscope(folder.path())
         .args(words("run p.toml --out run --json --require 'max < 1h'"))

@@ -2,7 +2,6 @@
 //! in, that nothing stays behind, and that mistakes are said. How long a frame takes is nobody's business here.
 
 use std::{
-    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
     net::UdpSocket,
@@ -11,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use rtscope_testing::devices;
 use serde_json::Value;
 
 use crate::support::{
@@ -132,11 +132,7 @@ fn ethernet_frames_cross_a_cable_that_is_gone_afterwards() {
     if !root_or_skip("ethernet_frames_cross_a_cable_that_is_gone_afterwards") {
         return;
     }
-    let devices = || -> BTreeSet<String> {
-        let text = fs::read_to_string("/proc/net/dev").expect("devices");
-        text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
-    };
-    let before = devices();
+    let before = devices::lasting();
     let folder = folder();
     for transport in ["udp", "raw", "xdp"] {
         plan(folder.path(), "udp", "1s");
@@ -150,7 +146,7 @@ fn ethernet_frames_cross_a_cable_that_is_gone_afterwards() {
         // Rings have no stamps of the kernel.
         assert_eq!(part(&frames[0], "wire").is_some(), transport != "xdp", "{transport}");
         assert!(part(&frames[0], "round_trip").is_some(), "{transport}");
-        assert_eq!(devices(), before);
+        assert_eq!(devices::lasting(), before);
     }
     // A killed run leaves nothing: no device, no process, and a record that is read.
     plan(folder.path(), "raw over=veth", "50s");
@@ -162,7 +158,7 @@ fn ethernet_frames_cross_a_cable_that_is_gone_afterwards() {
     kill(child.id(), "KILL");
     child.wait().expect("ends");
     wait_for("the peer to die", Duration::from_secs(5), || processes_of_ours().is_empty());
-    assert_eq!(devices(), before);
+    assert_eq!(devices::lasting(), before);
     let document = json(folder.path(), "report killed --json");
     assert!(count(&document["cells"][0]["all"]["frames"], "in_time") > 50, "{document}");
 }
@@ -172,7 +168,7 @@ struct Cable(&'static str, &'static str);
 
 impl Cable {
     fn lay() -> Cable {
-        let cable = Cable("rtsc-a", "rtsc-b");
+        let cable = Cable("rts-test-a", "rts-test-b");
         let ip = |words: &[&str]| {
             let output = Command::new("ip").args(words).output().expect("ip");
             assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));

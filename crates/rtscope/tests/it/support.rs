@@ -126,6 +126,12 @@ pub(crate) fn processes_with(needle: &str) -> Vec<u32> {
         .collect()
 }
 
+/// So many seconds as a `sleep` takes them, written as only this run of the tests writes them: another one may look for
+/// its processes on this machine. No such text is a part of another.
+pub(crate) fn marked_seconds(seconds: u32) -> String {
+    format!("{seconds}.{:07}", std::process::id())
+}
+
 /// Processes that these tests have started by way of the program, loads included. Others may use it at the same time.
 pub(crate) fn processes_of_ours() -> Vec<u32> {
     let (name, value) = mark();

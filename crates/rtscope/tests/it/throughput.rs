@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use rtscope_testing::devices;
 use serde_json::Value;
 
 use crate::support::{
@@ -69,23 +70,19 @@ fn namespaces_and_their_cable_are_gone_afterwards() {
     if !root_or_skip(test) {
         return;
     }
-    let devices = || -> BTreeSet<String> {
-        let text = fs::read_to_string("/proc/net/dev").expect("devices");
-        text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
-    };
     // Namespaces that outlive their processes have a name here.
     let names = || -> BTreeSet<_> {
         let all = fs::read_dir("/run/netns").into_iter().flatten().flatten();
         all.map(|entry| entry.file_name()).collect()
     };
-    let before = (names(), devices());
+    let before = (names(), devices::lasting());
     let folder = folder();
     let arguments = "throughput --over veth --protocol both --windows 64 --duration 100ms \
                      --no-sampler --out run --json";
     let document = json(folder.path(), arguments);
     assert_eq!((balance(&document), &document["over"]), (2, &Value::from("veth")));
     assert!(document["rest"].is_null() && document["transfers"][0]["sampler"].is_null());
-    assert_eq!((names(), devices()), before);
+    assert_eq!((names(), devices::lasting()), before);
     // Others have none but while a process is in them.
     assert!(processes_of_ours().is_empty());
 }
