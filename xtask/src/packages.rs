@@ -196,7 +196,9 @@ fn install(apt_get: &[OsString], packages: &[Package]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+    use std::{fs, path::PathBuf};
+
+    use rtscope_testing::executable;
 
     use super::*;
 
@@ -215,8 +217,7 @@ mod tests {
                 folder.path().display()
             );
             let program = folder.path().join("apt-get");
-            fs::write(&program, script).expect("written");
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+            executable::write(&program, &script);
             Fake { folder }
         }
 

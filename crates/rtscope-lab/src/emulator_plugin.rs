@@ -127,7 +127,7 @@ fn compiled(source: PluginSource, cache: &Cache, interface: u8) -> Result<PathBu
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use rtscope_testing::executable;
 
     use super::*;
 
@@ -172,8 +172,7 @@ mod tests {
         // As an emulator refuses the option that was built without plugins.
         let without = folder.path().join("qemu");
         let script = "#!/bin/sh\necho >&2 qemu: -plugin: invalid option\nexit 1\n";
-        fs::write(&without, script).expect("written");
-        fs::set_permissions(&without, fs::Permissions::from_mode(0o755)).expect("set");
+        executable::write(&without, script);
         let without = without.display().to_string();
         let none = folder.path().join("none");
         let said = loadable(PluginSource::Blocks, &cache, &without, &none).expect_err("none");

@@ -162,7 +162,7 @@ fn brought(one: &items::Command, room: &Room) -> Result<Brought> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use rtscope_testing::executable;
 
     use super::*;
 
@@ -178,9 +178,8 @@ mod tests {
     fn a_command_that_fails_or_hangs_says_so_and_the_next_one_runs() {
         let room = tempfile::tempdir().expect("a folder");
         let program = room.path().join("fake");
-        fs::write(&program, "#!/bin/sh\necho out\necho because >&2\nsleep ${2:-0}\nexit $1\n")
-            .expect("written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+        let script = "#!/bin/sh\necho out\necho because >&2\nsleep ${2:-0}\nexit $1\n";
+        executable::write(&program, script);
         let text = "[[command]]\nname = 'good'\nline = 'rtscope 3'\ncodes = [0, 3]\n\
             [[command]]\nname = 'bad'\nline = 'rtscope 1'\n\
             [[command]]\nname = 'slow'\nline = 'rtscope 0 100'\nlimit = 1\n\

@@ -126,13 +126,15 @@ fn owner(path: &Path) -> Option<u32> {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use rtscope_testing::executable;
+
     use super::*;
 
     #[test]
     fn a_process_is_known_by_its_program_and_by_its_mark() {
         let folder = tempfile::tempdir().expect("a folder");
         let copy = folder.path().join("copy");
-        fs::copy("/bin/sleep", &copy).expect("a copy");
+        executable::copy(Path::new("/bin/sleep"), &copy);
         let file = ProgramFile::of(&copy).expect("there");
         let mark = format!("test-{}", std::process::id());
         let start = |program: &Path, mark: &str| {

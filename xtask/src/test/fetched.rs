@@ -151,7 +151,7 @@ fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use rtscope_testing::executable;
 
     use super::*;
 
@@ -160,8 +160,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let [npm, kept, link, log] =
             ["npm", "axe-core@4.14.1", "axe", "log"].map(|name| folder.path().join(name));
-        fs::write(&npm, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&npm, fs::Permissions::from_mode(0o755)).expect("executable");
+        executable::write(&npm, &format!("#!/bin/sh\n{script}\n"));
         let said = fetch_with(&mut Command::new(npm), &ALL[0], &kept, &link, &log);
         (said.expect("no failure"), fs::read_to_string(link.join("file")).ok())
     }

@@ -37,7 +37,7 @@ fn build(program: &Path, log: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use rtscope_testing::executable;
 
     use super::*;
 
@@ -45,8 +45,7 @@ mod tests {
     fn outcome(script: &str) -> Result<String> {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("rtscope");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+        executable::write(&program, &format!("#!/bin/sh\n{script}\n"));
         build(&program, &folder.path().join("log"))
     }
 

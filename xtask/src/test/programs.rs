@@ -112,7 +112,7 @@ pub(super) fn run<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use rtscope_testing::executable;
 
     use super::*;
 
@@ -121,8 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let program = |name: &str, script: &str| {
             let file = folder.path().join(name);
-            fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("written");
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
+            executable::write(&file, &format!("#!/bin/sh\n{script}\n"));
             TestProgram { file, ..TestProgram::at(folder.path(), Some(name)) }
         };
         let log = folder.path().join("log");

@@ -183,14 +183,12 @@ impl Engine for LocalEngine {
 mod tests {
     use std::path::Path;
 
+    use rtscope_testing::executable;
+
     use super::*;
 
     fn engine(out: &Path, jobs: usize, program: &str) -> LocalEngine {
-        use std::os::unix::fs::PermissionsExt;
-        let path = WorkOrder::program(out);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-        fs::write(&path, program).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("changed");
+        executable::write(&WorkOrder::program(out), program);
         LocalEngine {
             out: out.to_owned(),
             folder: out.to_owned(),

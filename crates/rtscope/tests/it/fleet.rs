@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rtscope_testing::skip::root_or_skip;
+use rtscope_testing::{executable, skip::root_or_skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,7 +27,7 @@ pub(crate) fn small_program(to: &Path) {
     let program = env!("CARGO_BIN_EXE_rtscope");
     let stripped = Command::new("strip").arg("-o").arg(to).arg(program).status();
     if !stripped.is_ok_and(|status| status.success()) {
-        fs::copy(program, to).expect("copied");
+        executable::copy(program.as_ref(), to);
     }
 }
 

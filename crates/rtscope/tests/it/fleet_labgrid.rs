@@ -3,13 +3,12 @@
 use std::{
     fs,
     net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use rtscope_testing::skip::skip;
+use rtscope_testing::{executable, skip::skip};
 use serde_json::Value;
 
 use crate::{
@@ -40,8 +39,7 @@ impl Labgrid {
             "#!/bin/sh\nexport PYTHONPATH={} LG_USERNAME=tester\nexec /usr/bin/python3 \"$@\"\n",
             path.display()
         );
-        fs::write(&python, wrapped).expect("written");
-        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("set");
+        executable::write(&python, &wrapped);
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|one| one.local_addr())
             .expect("a port")

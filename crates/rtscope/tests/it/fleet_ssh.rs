@@ -3,14 +3,13 @@
 use std::{
     fs,
     net::TcpStream,
-    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use rtscope_testing::{
-    devices,
+    devices, executable,
     skip::{program, root_or_skip, skip},
 };
 use tempfile::TempDir;
@@ -284,8 +283,7 @@ fn a_hostile_place_harms_nothing_here() {
     let room = far.room.path();
     let base = room.join("base");
     let script = room.join("hostile.sh");
-    fs::write(&script, HOSTILE.replace("$BASE", &base.display().to_string())).expect("written");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
+    executable::write(&script, &HOSTILE.replace("$BASE", &base.display().to_string()));
     far.kill_sshd();
     let config = room.join("sshd.conf");
     let text_of = fs::read_to_string(&config).expect("read");

@@ -7,6 +7,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use rtscope_testing::executable;
+
 use crate::support::{folder, output_of, program, rtscope, skip, text, words};
 
 /// Clears the line, rings, sets the title, turns the writing around, and begins a line of its own.
@@ -128,7 +130,7 @@ fn the_name_of_a_thread_is_only_text() {
     let folder = folder();
     // A thread is called as its program's file, of which the kernel keeps 15 bytes.
     let program = folder.path().join("a\u{1b}[2K\nVerdict: P");
-    fs::copy("/bin/sleep", &program).expect("a copy");
+    executable::copy(Path::new("/bin/sleep"), &program);
     let mut thread = Command::new(&program).arg("60").spawn().expect("starts");
     let pid = thread.id().to_string();
     let look = run(folder.path(), &["ps", "--pid", &pid, "--look", "10ms"]);

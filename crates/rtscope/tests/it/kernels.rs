@@ -2,11 +2,13 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::symlink,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::Duration,
 };
+
+use rtscope_testing::executable;
 
 use crate::support::{
     folder, kill, marked_seconds, output_of, processes_with, program, root_or_skip, rtscope, skip,
@@ -177,14 +179,12 @@ fn no_program_outlives_an_interrupted_unpacking_and_nobody_waits_for_it() {
     let spec = format!("{SPEC}[[patch]]\nkind = 'file'\nfrom = '9.1.2.patch'\n");
     fs::write(small.path("small.toml"), spec).expect("written");
     let bin = small.path("bin");
-    fs::create_dir(&bin).expect("a folder");
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let limit = Duration::from_secs(60);
     for (signal, number) in ["INT", "TERM", "KILL"].iter().zip(610..) {
         let sleeps = format!("sleep {}", marked_seconds(number));
         let tar = bin.join("tar");
-        fs::write(&tar, format!("#!/bin/sh\n{sleeps}\n")).expect("written");
-        fs::set_permissions(&tar, fs::Permissions::from_mode(0o755)).expect("set");
+        executable::write(&tar, &format!("#!/bin/sh\n{sleeps}\n"));
         let mut patch = rtscope(small.0.path());
         patch.args(["kernel", "patch", "small.toml", "--cache", "cache"]).env("PATH", &path);
         let mut child = patch.stderr(Stdio::null()).spawn().expect("starts");

@@ -2,12 +2,11 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
 };
 
-use rtscope_testing::kernel_ci::FakeKernelCi;
+use rtscope_testing::{executable, kernel_ci::FakeKernelCi};
 use serde_json::Value;
 
 use crate::{
@@ -135,7 +134,6 @@ fn the_steps_of_a_job_fetch_rtscope_and_print_lava_s_signals() {
     assert!(made.status.success(), "{}", text(&made.stderr));
     let job: Value = serde_json::from_slice(&lava(here, LAVA, "job.yaml").stdout).expect("JSON");
     let bin = here.join("bin");
-    fs::create_dir(&bin).expect("made");
     for (name, script) in [
         (
             "lava-test-case",
@@ -143,8 +141,7 @@ fn the_steps_of_a_job_fetch_rtscope_and_print_lava_s_signals() {
         ),
         ("lava-test-raise", "#!/bin/sh\necho \"<LAVA_TEST_RAISE $1>\"\nexit 1\n"),
     ] {
-        fs::write(bin.join(name), script).expect("written");
-        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("executable");
+        executable::write(&bin.join(name), script);
     }
     let run = |steps: &[String]| {
         let script = format!("set -e\n{}\n", steps.join("\n"));

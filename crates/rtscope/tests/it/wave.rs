@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use rtscope_testing::skip::skip;
+use rtscope_testing::{executable, skip::skip};
 use serde_json::Value;
 
 use crate::support::{folder, json, kill, output, refused, rtscope, text, wait_for, words};
@@ -176,9 +176,7 @@ fn a_sweep_ends_its_subjects_and_leaves_a_page() {
     let script = "#!/bin/sh\nf=/dev/shm/rtscope-line-${1#memory:}\nwhile :; do\n\
                   printf '\\001' | dd of=$f bs=1 conv=notrunc 2>/dev/null; sleep 0.01\n\
                   printf '\\000' | dd of=$f bs=1 conv=notrunc 2>/dev/null; sleep 0.01\ndone\n";
-    fs::write(&program, script).expect("written");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&program, mode).expect("executable");
+    executable::write(&program, script);
     let arguments = "wave sweep --subject ./mine.sh --from 10Hz --to 20Hz --tolerance 99% --quick --json --out sweep.html";
     let sweep = json(folder.path(), arguments);
     let subjects = sweep["subjects"].as_array().expect("subjects");

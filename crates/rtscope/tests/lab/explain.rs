@@ -1,8 +1,6 @@
 //! A spike explained by the instructions of a replay.
 
-use std::{fs, os::unix::fs::PermissionsExt};
-
-use rtscope_testing::skip::program;
+use rtscope_testing::{executable, skip::program};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -140,8 +138,7 @@ fn without_plugins_the_guest_runs_once_more_with_its_events() {
          exec {} \"$@\"\n",
         real.display()
     );
-    fs::write(&wrapper, script).expect("written");
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("set");
+    executable::write(&wrapper, &script);
     let path = format!("{}:{}", room.display(), std::env::var("PATH").expect("a path"));
     let explained =
         rtscope(room, &["lab", "explain", RECORD]).env("PATH", path).output().expect("starts");

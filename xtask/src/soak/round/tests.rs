@@ -1,7 +1,7 @@
 //! Every check of a round fails where it should: against ends of programs, and against an rtscope that does everything
 //! wrong.
 
-use std::os::unix::fs::PermissionsExt;
+use rtscope_testing::executable;
 
 use super::{
     super::{
@@ -85,8 +85,7 @@ fn reports(recorded: u32) -> String {
 fn on_stage<T>(script: &str, act: impl FnOnce(&Stage<'_>) -> T) -> T {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("rtscope");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    executable::write(&program, &format!("#!/bin/sh\n{script}\n"));
     let keeper = Keeper::of_tests();
     let machine = Machine { last_cpu: 0, unavailable: Vec::new(), changed_by_kernel: Vec::new() };
     act(&Stage {

@@ -1,7 +1,9 @@
 //! Settings that are more than one file: interrupts by name, masks, idle states by latency, threads, services, what is
 //! kept, and shields as far as a machine made of files can show them.
 
-use std::{os::unix::fs::PermissionsExt, sync::mpsc};
+use std::sync::mpsc;
+
+use rtscope_testing::executable;
 
 use rtscope_model::{
     cpu::CpuSet,
@@ -325,9 +327,7 @@ fn with_systemd(bench: &Bench) {
          echo ActiveState=$(cat $file 2>/dev/null) ;;\nstop) echo inactive > $file ;;\nstart) echo active > $file ;;\nesac\n",
         root.display()
     );
-    bench.fake.file("usr/bin/systemctl", &script);
-    let path = bench.fake.tree.path("usr/bin/systemctl");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+    executable::write(&bench.fake.tree.path("usr/bin/systemctl"), &script);
     bench.fake.file("run/systemd/system/x", "");
     bench.fake.file("units/irqbalance.service", "active\n");
     bench.fake.file("units/smartd.service", "inactive\n");

@@ -1,6 +1,8 @@
 //! Folders with what the documents name: programs, records, files of other tools.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
+
+use rtscope_testing::executable;
 
 use super::blocks::root;
 use crate::support::{output, text};
@@ -50,8 +52,7 @@ pub(super) fn path(room: &Path) -> String {
 }
 
 fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+    executable::write(path, &format!("#!/bin/sh\n{text}\n"));
 }
 
 /// A board that is this machine: what is typed for it runs in a folder of its own.
