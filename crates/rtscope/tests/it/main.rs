@@ -33,6 +33,7 @@ mod killed;
 mod lava;
 mod loads;
 mod long;
+mod machine_state;
 mod mutations;
 mod network;
 mod observer;

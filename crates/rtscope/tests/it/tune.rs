@@ -1,121 +1,25 @@
 //! `rtscope tune` on this machine, and on roots made of files.
 
 use std::{
-    collections::BTreeMap,
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::Path,
     process::{Command, Output, Stdio},
-    sync::Once,
     time::Duration,
 };
 
 use rtscope_model::doctor::SuggestionDocument;
 use serde_json::Value;
 
-use crate::support::{
-    folder, json, kill, output, refused, root_or_skip, rtscope, skip, start, text, wait_for, words,
+use crate::{
+    machine_state::{
+        KEEP, differences, forget_a_killed_test, lasting_differences, state, swap_areas,
+    },
+    support::{
+        folder, json, kill, output, refused, root_or_skip, rtscope, skip, start, text, wait_for,
+        words,
+    },
 };
-
-/// How a test changes a setting that outlives it.
-const KEEP: &str = "tune apply --keep stat-interval=93";
-
-/// Takes back what [`KEEP`] kept for a test that was killed before it did so itself. Whatever else is kept on this machine
-/// stays.
-fn forget_a_killed_test() {
-    static DONE: Once = Once::new();
-    DONE.call_once(|| {
-        let mut kept = fs::read_dir("/run/rtscope").into_iter().flatten().flatten();
-        if kept.any(|entry| fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(KEEP)))
-        {
-            output(folder().path(), "tune restore");
-        }
-    });
-}
-
-/// Everything that settings may change, by a name: files, the cpusets, and threads of the kernel, of the first process
-/// and of this one. Others come and go, and may be changed by whoever started them.
-fn state() -> BTreeMap<String, String> {
-    forget_a_killed_test();
-    let mut found = BTreeMap::new();
-    let mut note = |path: &str| {
-        if let Ok(text) = fs::read_to_string(path) {
-            found.insert(path.to_owned(), text);
-        }
-    };
-    for path in [
-        "/proc/irq/default_smp_affinity",
-        "/proc/sys/kernel/numa_balancing",
-        "/proc/sys/kernel/timer_migration",
-        "/proc/sys/vm/stat_interval",
-        "/proc/sys/vm/swappiness",
-        "/proc/swaps",
-        "/sys/devices/virtual/workqueue/cpumask",
-        "/sys/devices/virtual/workqueue/writeback/cpumask",
-        "/sys/fs/cgroup/cgroup.subtree_control",
-        "/sys/fs/cgroup/cpuset/cpuset.sched_load_balance",
-        "/sys/kernel/mm/ksm/run",
-        "/sys/kernel/mm/transparent_hugepage/enabled",
-    ] {
-        note(path);
-    }
-    for entry in fs::read_dir("/proc/irq").into_iter().flatten().flatten() {
-        note(&format!("{}/smp_affinity_list", entry.path().display()));
-    }
-    for hierarchy in ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset"] {
-        let names = fs::read_dir(hierarchy).into_iter().flatten().flatten();
-        let mut names: Vec<String> = names
-            .filter(|entry| entry.path().is_dir())
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        found.insert(hierarchy.to_owned(), names.join(" "));
-    }
-    found.extend(threads());
-    found
-}
-
-fn threads() -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-        let fields: Vec<&str> = rest.split(' ').collect();
-        // Numbered from 3: parent 4, flags 9, start 22, priority 40, policy 41.
-        let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
-        // Of bound threads, older kernels change the CPUs by themselves with a partition, and nobody may set them.
-        let is_bound = field(9).parse::<u32>().unwrap_or(0) & 0x0400_0000 != 0;
-        let of_kernel = (pid == 2 || field(4) == "2") && !is_bound;
-        if !of_kernel && pid != 1 && pid != std::process::id() {
-            continue;
-        }
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let cpus = status.lines().find(|line| line.starts_with("Cpus_allowed_list"));
-        let cpuset = fs::read_to_string(format!("/proc/{pid}/cpuset")).unwrap_or_default();
-        let state = format!(
-            "{} {cpuset} {} {} {}",
-            cpus.unwrap_or_default(),
-            field(19),
-            field(40),
-            field(41)
-        );
-        found.insert(format!("thread {pid} started {}", field(22)), state);
-    }
-    found
-}
-
-/// What differs between two looks; threads that are there only once don't count.
-fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
-    let same = |(name, old): (&String, &String)| match after.get(name) {
-        Some(new) if new != old => Some(format!("{name}: {old:?} -> {new:?}")),
-        None if !name.starts_with("thread") => Some(format!("{name} is gone")),
-        _ => None,
-    };
-    before.iter().filter_map(same).collect()
-}
 
 /// The last CPU, if there is another one; and whether a shield can be made here.
 fn shieldable() -> Option<u32> {
@@ -152,14 +56,14 @@ fn a_killed_shield_is_restored_to_the_byte() {
     kill(child.id(), "KILL");
     child.wait().expect("ends");
     let restored = output(folder.path(), "tune restore");
-    let after = state();
+    let left = lasting_differences(&before);
     let said = text(&restored.stderr);
     assert_eq!(restored.status.code(), Some(0), "{said}");
     let changed = differences(&before, &during);
     for part in ["smp_affinity_list", "stat_interval", "swappiness", "workqueue", "thread 1 "] {
         assert!(changed.iter().any(|one| one.contains(part)), "{part}: {changed:#?}");
     }
-    assert_eq!(differences(&before, &after), [""; 0]);
+    assert_eq!(left, [""; 0]);
     let status = json(folder.path(), "tune status --json");
     assert_eq!(status["settings"], serde_json::json!([]));
 }
@@ -187,7 +91,7 @@ fn a_command_runs_inside_of_the_shield_and_its_code_is_ours() {
         format!("run quick --duration 300ms --cpus {cpu} --set shield={cpu} --out run --json");
     let document = json(folder.path(), &line);
     assert_eq!(document["cells"][0]["cpus"][0]["cpu"].as_u64(), Some(u64::from(cpu)), "{document}");
-    assert_eq!(differences(&before, &state()), [""; 0]);
+    assert_eq!(lasting_differences(&before), [""; 0]);
 }
 
 #[test]
@@ -555,8 +459,7 @@ fn a_trial_refuses_what_it_can_t_try() {
 #[test]
 fn swap_areas_are_used_again_as_before() {
     let folder = folder();
-    let swaps = || fs::read_to_string("/proc/swaps").expect("readable");
-    let before = swaps();
+    let before = swap_areas();
     let areas = ["a", "b"].map(|name| folder.path().join(name).display().to_string());
     let run = |program: &str, words: &[&str]| {
         Command::new(program).args(words).output().is_ok_and(|done| done.status.success())
@@ -566,9 +469,9 @@ fn swap_areas_are_used_again_as_before() {
         fs::set_permissions(area, fs::Permissions::from_mode(0o600)).expect("set");
     }
     let used = areas.each_ref().map(|area| run("mkswap", &[area]) && run("swapon", &[area]));
-    let found = swaps();
+    let found = swap_areas();
     let ran = output(folder.path(), "tune apply swap=off -- cat /proc/swaps");
-    let after = swaps();
+    let after = swap_areas();
     for area in &areas {
         run("swapoff", &[area]);
     }
@@ -588,5 +491,5 @@ fn swap_areas_are_used_again_as_before() {
         lines
     };
     assert_eq!(order(&after), order(&found));
-    assert_eq!(swaps(), before);
+    assert_eq!(swap_areas(), before);
 }
