@@ -285,7 +285,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; sleep 1000 & wait"]);
-        let finished = logged(&mut command, &folder.path().join("log"), Duration::from_millis(300))
+        let finished = logged(&mut command, &folder.path().join("log"), Duration::from_secs(3))
             .expect("it ran");
         assert!(finished.status.is_none() && !finished.is_ok());
         assert_eq!(finished.log, "begun\n");

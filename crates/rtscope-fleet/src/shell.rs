@@ -412,18 +412,14 @@ mod tests {
 
     const GO_ON: Stop<'static> = &|| false;
 
-    fn local() -> Shell {
-        Shell { silence_max: Duration::from_millis(300), ..Shell::here() }
-    }
-
     #[test]
     fn words_reach_a_script_as_they_are() {
         let words = ["a b", "it's", "$(exit 9)", "*", ""];
-        let answer = local().run("printf '<%s>' \"$@\"; exit 3", &words, GO_ON).expect("run");
+        let answer = Shell::here().run("printf '<%s>' \"$@\"; exit 3", &words, GO_ON).expect("run");
         assert_eq!((answer.code, answer.said.as_str()), (3, "<a b><it's><$(exit 9)><*><>"));
         // ssh joins its words with spaces, and the other side's shell reads them.
         let ssh = ["sh", "-c", "eval \"$0\""].map(str::to_owned).to_vec();
-        let far = Shell { way: Way::Ssh(ssh), ..local() };
+        let far = Shell { way: Way::Ssh(ssh), ..Shell::here() };
         let answer = far.run("printf '<%s>' \"$@\"", &words, GO_ON).expect("run");
         assert_eq!(answer.success().expect("0"), "<a b><it's><$(exit 9)><*><>");
     }
@@ -436,7 +432,7 @@ mod tests {
                 "-c".into(),
                 format!("echo '\x1b[2Jlost' >&2; exit {code}"),
             ]),
-            ..local()
+            ..Shell::here()
         };
         let broken = ssh("255").run("", &[], GO_ON).expect_err("broken");
         assert!(broken.is_connection() && broken.to_string().contains("lost"), "{broken}");
@@ -448,11 +444,12 @@ mod tests {
 
     #[test]
     fn a_silent_place_and_a_flood_are_ended() {
+        let impatient = Shell { silence_max: Duration::from_millis(300), ..Shell::here() };
         for script in ["sleep 100", "exec sleep 100 <&- >&-", "yes"] {
-            let said = local().run(script, &[], GO_ON).expect_err(script);
+            let said = impatient.run(script, &[], GO_ON).expect_err(script);
             assert!(said.is_connection(), "{said}");
         }
-        let stopped = local().run("sleep 100", &[], &|| true).expect_err("stopped");
+        let stopped = Shell::here().run("sleep 100", &[], &|| true).expect_err("stopped");
         assert!(matches!(stopped, FleetError::Interrupted));
     }
 
@@ -461,12 +458,12 @@ mod tests {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[7; 200_000]).expect("written");
         file.seek(SeekFrom::Start(50_000)).expect("sought");
-        let answer = local().send("wc -c", &[], &mut file, GO_ON).expect("sent");
+        let answer = Shell::here().send("wc -c", &[], &mut file, GO_ON).expect("sent");
         assert_eq!(answer.said.trim(), "150000");
         let mut back = tempfile::tempfile().expect("a file");
         let script = "head -c 100000 /dev/zero";
-        local().receive(script, &[], (&mut back, 100_000), GO_ON).expect("received");
-        local().receive(script, &[], (&mut back, 10), GO_ON).expect("cut");
+        Shell::here().receive(script, &[], (&mut back, 100_000), GO_ON).expect("received");
+        Shell::here().receive(script, &[], (&mut back, 10), GO_ON).expect("cut");
         assert_eq!(back.metadata().expect("there").len(), 100_010);
     }
 }

@@ -113,7 +113,7 @@ fn a_silent_guest_is_ended_and_told_from_one_that_never_spoke() {
     let guest = Room::new().boot("exec sleep 1000", 300, &|| false);
     assert_eq!((guest.ending, guest.console.as_str()), (Ending::Mute, ""));
     let script = "echo 'rtscope: phase 2/3 disk' >> $CONSOLE; exec sleep 1000";
-    let guest = Room::new().boot(script, 1500, &|| false);
+    let guest = Room::new().boot(script, 5_000, &|| false);
     assert_eq!(guest.ending, Ending::Hung("rtscope: phase 2/3 disk".to_owned()));
     assert!(guest.ending.sentence().contains("--silence"), "{}", guest.ending.sentence());
 }

@@ -73,6 +73,19 @@ fn steps(room: &Path, out: &str) -> String {
     fs::read_to_string(room.join(out).join("fleet.jsonl")).unwrap_or_default()
 }
 
+/// How many slices the runs in a place's folder have recorded after their warm-up.
+pub(crate) fn recorded_slices(base: &Path) -> usize {
+    let below = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    // The folders of users, and in them those of jobs.
+    let jobs = below(base).into_iter().flat_map(|user| below(&user));
+    let slices = jobs.map(|job| job.join("record/slices/t0.jsonl"));
+    let texts = slices.filter_map(|slices| fs::read_to_string(slices).ok());
+    texts.map(|text| text.lines().filter(|line| line.contains("\"cell\"")).count()).sum()
+}
+
 fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}\n{}", text(&output.stdout), text(&output.stderr)))
@@ -207,11 +220,9 @@ fn a_killed_rtscope_loses_no_place() {
 fn a_run_that_is_cut_at_its_place_gives_what_it_had() {
     let room = room(&["one"], LONG);
     let mut run = start(room.path(), "fleet run plan.toml --out out --lease 2min");
-    let keeper = format!("fleet-agent keep --base {}", room.path().join("at-one").display());
-    wait_for("the run to begin", Duration::from_secs(30), || {
-        steps(room.path(), "out").contains("started")
-    });
-    std::thread::sleep(Duration::from_secs(3));
+    let base = room.path().join("at-one");
+    let keeper = format!("fleet-agent keep --base {}", base.display());
+    wait_for("two slices", Duration::from_secs(60), || recorded_slices(&base) >= 2);
     for pid in processes_with(&keeper) {
         kill(pid, "KILL");
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    fleet::small_program,
+    fleet::{recorded_slices, small_program},
     support::{folder, kill, output_of, processes_with, rtscope, text, wait_for, words},
 };
 
@@ -148,7 +148,8 @@ fn a_killed_rtscope_leaves_a_run_that_is_collected_at_a_node() {
     // The keeper is killed too: what it recorded stays until it is collected.
     let mut killed = nodes.spawn("fleet run long.toml --on place=n2 --out cut");
     nodes.wait_for_step("cut", "started");
-    std::thread::sleep(Duration::from_secs(3));
+    let base = nodes.at().join("base");
+    wait_for("two slices", Duration::from_secs(60), || recorded_slices(&base) >= 2);
     kill(killed.id(), "KILL");
     killed.wait().expect("ends");
     let keeper = format!("fleet-agent keep --base {}/base", nodes.at().display());
