@@ -8,6 +8,7 @@ mod fetched;
 mod idle;
 mod kernel;
 mod libtest;
+mod machine;
 mod programs;
 mod publish;
 mod rustdoc;
@@ -35,6 +36,7 @@ use crate::{
     tidy,
 };
 use libtest::{Counts, Skip};
+use machine::MachineLock;
 use programs::TestProgram;
 use steps::{BUILD, Step, Steps, Work};
 
@@ -98,7 +100,11 @@ pub(crate) fn run(words: &[&str]) -> Result<bool> {
         Ok(format!("{} are built", run.programs.get_or_init(|| all).len()))
     });
     run.inside("clippy", || no_warnings(&run.log(BUILD)));
-    run.compute(&steps, is_long);
+    {
+        let _beside_others = MachineLock::shared();
+        run.compute(&steps, is_long);
+    }
+    let _alone = MachineLock::alone();
     run.measure(&steps);
     // It changes the machine, and looks at what others change.
     run.inside("soak", || soak::short(&run.log("soak-short")));
