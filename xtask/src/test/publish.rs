@@ -60,9 +60,18 @@ fn of_checkout(metadata: &Metadata) -> BTreeMap<String, PathBuf> {
 /// Whether cargo failed for that reason: its warnings of a network that came back don't count.
 fn is_unreachable(said: &str) -> bool {
     let error = said.rfind("\nerror").map_or(said, |at| &said[at..]);
-    ["Could not resolve", "Couldn't connect", "download of config.json failed", "network failure"]
-        .iter()
-        .any(|sign| error.contains(sign))
+    // A registry that is overloaded, or has had too many requests.
+    let is_busy = error.contains("HTTP response")
+        && [", got 429", ", got 5"].iter().any(|it| error.contains(it));
+    let signs = [
+        "Could not resolve",
+        "Couldn't connect",
+        "download of config.json failed",
+        "network failure",
+        "Timeout was reached",
+        "Connection reset",
+    ];
+    is_busy || signs.iter().any(|sign| error.contains(sign))
 }
 
 /// The packages that cargo left below a folder: `NAME-VERSION` and the file.
@@ -96,6 +105,19 @@ fn unpack<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_registry_that_does_not_answer_is_told_from_a_package_that_is_wrong() {
+        let failed = "warning: spurious network error (1 try remaining): [28] Timeout was reached\nerror: failed to";
+        let answer = "get successful HTTP response from `https://index.crates.io/li/bc/libc` (192.0.2.1), got";
+        for why in ["[28] Timeout was reached (x)", "[35] Recv failure: Connection reset by peer"] {
+            assert!(is_unreachable(&format!("{failed} download\n\nCaused by:\n  {why}")), "{why}");
+        }
+        assert!(is_unreachable(&format!("{failed} {answer} 503")));
+        assert!(is_unreachable(&format!("{failed} {answer} 429")));
+        assert!(!is_unreachable(&format!("{failed} {answer} 404")));
+        assert!(!is_unreachable(&format!("{failed} verify package tarball")));
+    }
 
     #[test]
     fn packages_are_found_wherever_cargo_leaves_them() {
