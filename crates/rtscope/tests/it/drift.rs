@@ -7,7 +7,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::{
-    folder, json, output, processes_of_ours, refused, root_or_skip, skip, text, wait_for,
+    folder, json, left_instances, output, processes_of_ours, refused, root_or_skip, skip, text,
+    wait_for,
 };
 
 const HOUR_NS: f64 = 3.6e12;
@@ -123,6 +124,7 @@ fn a_program_that_is_watched_is_ended_with_what_it_started() {
         return;
     }
     let folder = folder();
+    let before = left_instances();
     let program = env!("CARGO_BIN_EXE_rtscope");
     let endless = format!("{program} drift --policy other --duration 1h --out endless & wait");
     let output =
@@ -133,10 +135,8 @@ fn a_program_that_is_watched_is_ended_with_what_it_started() {
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
     wait_for("its end", std::time::Duration::from_secs(20), || processes_of_ours().is_empty());
-    let instances = std::fs::read_dir("/sys/kernel/tracing/instances");
-    let ours =
-        |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("rtscope-");
-    assert!(!instances.is_ok_and(|all| all.flatten().any(|entry| ours(&entry))));
+    let after = left_instances();
+    assert!(after.is_subset(&before), "left behind: {:?}", after.difference(&before));
 }
 
 #[test]

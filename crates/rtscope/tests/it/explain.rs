@@ -5,11 +5,14 @@
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
 
-use crate::support::{folder, json, output, output_of, root_or_skip, skip, text};
+use crate::support::{
+    folder, json, left_instances, output, output_of, root_or_skip, skip, text, wait_for,
+};
 
 /// Ends with the test.
 struct Hog(Child);
@@ -30,7 +33,7 @@ impl Drop for Hog {
 }
 
 /// 20 ms of CPU time in each 100 ms, above what is watched, on its CPU.
-const HOG: &str = "drift --sleep absolute --period 100ms --work 20ms --policy fifo:90 --cpus 0 --duration 20s --out hog";
+const HOG: &str = "drift --sleep absolute --period 100ms --work 20ms --policy fifo:90 --cpus 0 --duration 120s --out hog";
 
 /// What is watched: 5 ms, so that each of the hog's times meets one of its activations near its begin.
 const WATCHED: &str = "drift --sleep absolute --period 5ms --work 0us --policy fifo:50 --cpus 0 --duration 60s --out app";
@@ -41,6 +44,7 @@ fn an_injected_culprit_is_named_first_with_its_time() {
         return;
     }
     let folder = folder();
+    let before = left_instances();
     let program = env!("CARGO_BIN_EXE_rtscope");
     let _hog = Hog::start(folder.path());
     let line = format!(
@@ -64,10 +68,8 @@ fn an_injected_culprit_is_named_first_with_its_time() {
     let page = std::fs::read_to_string(folder.path().join("run/report.html")).expect("a page");
     assert!(page.contains("What was in the way") && page.contains("real-time priority 90"));
     assert_eq!(json(folder.path(), "explain --from run --json"), document, "explained again");
-    let left = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten();
-    let ours =
-        left.flatten().filter(|one| one.file_name().to_string_lossy().starts_with("rtscope-"));
-    assert_eq!(ours.count(), 0, "an instance is left");
+    let after = left_instances();
+    assert!(after.is_subset(&before), "left behind: {:?}", after.difference(&before));
 }
 
 /// Computes for 2 ms of its CPU time in each 100 ms above everything else, and notes from when to when by
@@ -216,8 +218,10 @@ fn the_recording_of_a_killed_process_is_removed() {
     command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut watching = Hog(command.spawn().expect("starts"));
     // It watches once it has waited for the program to settle: a second.
-    std::thread::sleep(std::time::Duration::from_secs(4));
     let name = format!("rtscope-{}-0", watching.0.id());
+    wait_for("the recording", Duration::from_secs(30), || {
+        Path::new("/sys/kernel/tracing/instances").join(&name).exists()
+    });
     watching.0.kill().expect("killed");
     watching.0.wait().expect("waited for");
     let restored = output(folder.path(), "restore");
@@ -515,7 +519,7 @@ fn a_process_that_ends_during_the_look_is_explained_by_what_was_seen() {
         return;
     }
     let folder = folder();
-    let mut short = Command::new("sleep").arg("3").spawn().expect("starts");
+    let mut short = Command::new("sleep").arg("10").spawn().expect("starts");
     let line = format!("explain --pid {} --duration 50s --json --out run", short.id());
     // Who waits for it lets it go.
     let waiting = std::thread::spawn(move || short.wait());

@@ -1,6 +1,7 @@
 //! Running the program, looking at what it left, and saying honestly what was skipped.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -130,6 +131,19 @@ pub(crate) fn processes_with(needle: &str) -> Vec<u32> {
 /// its processes on this machine. No such text is a part of another.
 pub(crate) fn marked_seconds(seconds: u32) -> String {
     format!("{seconds}.{:07}", std::process::id())
+}
+
+/// Instances of the kernel's trace that an rtscope has made and that no living process owns. Another clone's tests may have
+/// left some before.
+pub(crate) fn left_instances() -> BTreeSet<String> {
+    let all = fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
+    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_left = |name: &String| {
+        let owner =
+            name.strip_prefix("rtscope-").map(|rest| rest.split('-').next().unwrap_or(rest));
+        owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+    };
+    names.filter(is_left).collect()
 }
 
 /// Processes that these tests have started by way of the program, loads included. Others may use it at the same time.
