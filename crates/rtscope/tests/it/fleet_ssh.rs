@@ -174,9 +174,13 @@ impl Far {
 
     /// Kills sshd and its sessions, but not what they left running.
     pub(crate) fn kill_sshd(&self) {
-        let sshd =
-            self.network.processes().into_iter().filter(|pid| name_of(*pid).starts_with("sshd"));
-        sshd.for_each(|pid| kill(pid, "KILL"));
+        // One that listens still would keep the next one from it.
+        wait_for("sshd to end", Duration::from_secs(20), || {
+            let mut sshd = self.network.processes();
+            sshd.retain(|pid| name_of(*pid).starts_with("sshd"));
+            sshd.iter().for_each(|pid| kill(*pid, "KILL"));
+            sshd.is_empty()
+        });
     }
 
     /// Its address.

@@ -205,7 +205,7 @@ fn frames_go_out_of_one_interface_and_in_at_another_or_to_a_peer_behind_one() {
         assert!(count(&frames[0], "in_time") > 50, "{transport}: {}", frames[0]);
     }
     // A peer behind an interface is searched for, and found.
-    let mut serving = start(folder.path(), &format!("network --serve --interface {b}"));
+    let (mut serving, _) = start_server(folder.path(), &format!("--interface {b}"));
     let run = format!("network p.toml --interface {a} --out peer --json");
     let document = json(folder.path(), &run);
     kill(serving.id(), "INT");
@@ -224,15 +224,21 @@ fn frames_go_out_of_one_interface_and_in_at_another_or_to_a_peer_behind_one() {
 }
 
 /// Starts a server, and waits until it says where it listens.
-fn serve(folder: &Path, options: &str) -> (Child, String) {
+fn start_server(folder: &Path, options: &str) -> (Child, String) {
     let mut child = rtscope(folder)
-        .args(words(&format!("network --serve 127.0.0.1:0 {options}")))
+        .args(words(&format!("network --serve {options}")))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    (child, line)
+}
+
+/// Starts a server at a free port, and waits until it says which one.
+fn serve(folder: &Path, options: &str) -> (Child, String) {
+    let (child, line) = start_server(folder, &format!("127.0.0.1:0 {options}"));
     let address =
         line.split_whitespace().nth(2).expect("an address").trim_end_matches('.').to_owned();
     (child, address)

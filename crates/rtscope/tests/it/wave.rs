@@ -24,6 +24,13 @@ impl Line {
     fn file(&self) -> String {
         format!("/dev/shm/rtscope-line-{}", self.0.trim_start_matches("memory:"))
     }
+
+    /// How many edges its owner has counted so far, in the second word of the file.
+    fn edges(&self) -> u64 {
+        let bytes = fs::read(self.file()).unwrap_or_default();
+        let second = bytes.get(8..16).and_then(|word| word.try_into().ok());
+        second.map_or(0, u64::from_ne_bytes)
+    }
 }
 
 impl Drop for Line {
@@ -82,17 +89,18 @@ fn counts_agree(name: &str) {
 fn several_lines_are_captured_at_once() {
     let (folder, line, alarm) = (folder(), Line::new("first"), Line::new("second"));
     let mut scope = rtscope(folder.path());
-    let words_of = format!("wave capture {} {} --duration 2s --out both --json", line.0, alarm.0);
+    let words_of = format!("wave capture {} {} --duration 4s --out both --json", line.0, alarm.0);
     scope.args(words(&words_of));
     let scope = scope.stdout(Stdio::piped()).spawn().expect("starts");
     wait_for("the lines", Duration::from_secs(5), || Path::new(&alarm.file()).exists());
     std::thread::sleep(Duration::from_millis(300));
     let made = format!(
-        "wave generate {} --freq 100Hz --duration 600ms --limit 10ms --alarm {}",
+        "wave generate {} --freq 100Hz --duration 1500ms --limit 10ms --alarm {}",
         line.0, alarm.0
     );
     let mut generator = rtscope(folder.path());
     let mut generator = generator.args(words(&made)).spawn().expect("starts");
+    wait_for("the first edges", Duration::from_secs(5), || line.edges() > 0);
     // An edge is late each time, and the next one is not.
     for _ in 0..4 {
         std::thread::sleep(Duration::from_millis(50));

@@ -50,8 +50,8 @@ fn guests(out: &Path) -> usize {
 }
 
 fn kill(pid: u64) {
-    let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
-    assert!(killed.is_ok_and(|status| status.success()));
+    // It may have ended just now.
+    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
 }
 
 /// How often each step of each cell was done.
