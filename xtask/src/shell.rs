@@ -123,6 +123,32 @@ pub(crate) fn logged(command: &mut Command, log: &Path, limit: Duration) -> Resu
     Ok(Finished { status, log: read(log)? })
 }
 
+/// The same program with the same words, variables and folder, which the kernel kills when the thread that starts it ends: a
+/// killed chore leaves no tests running. As it is where setpriv or the program itself isn't found.
+fn bound(command: &Command) -> Command {
+    let program = command.get_program();
+    let is_found = program.to_str().is_some_and(|name| find(name).is_some());
+    let mut bound = match find("setpriv").filter(|_| is_found) {
+        Some(setpriv) => {
+            let mut bound = Command::new(setpriv);
+            bound.args(["--pdeathsig", "KILL", "--"]).arg(program);
+            bound
+        }
+        None => Command::new(program),
+    };
+    bound.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bound.env(name, value),
+            None => bound.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        bound.current_dir(folder);
+    }
+    bound
+}
+
 /// Runs a program, and appends its output to a file that is there. The status as in [`Finished`].
 pub(crate) fn appended(
     command: &mut Command,
@@ -130,8 +156,9 @@ pub(crate) fn appended(
     limit: Duration,
 ) -> Result<Option<ExitStatus>> {
     let file = File::options().append(true).open(log)?;
+    let mut command = bound(command);
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-    wait(&mut start(command)?, limit)
+    wait(&mut start(&mut command)?, limit)
 }
 
 /// As [`logged`], for a program that may take as long as it likes while it writes: it is killed when it has
@@ -142,8 +169,9 @@ pub(crate) fn logged_while_it_writes(
     silence: Duration,
 ) -> Result<Finished> {
     let file = create(log)?;
+    let mut command = bound(command);
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
-    let mut child = start(command)?;
+    let mut child = start(&mut command)?;
     let mut written = 0;
     let status = loop {
         let status = wait_for(&mut child, silence)?;
@@ -264,6 +292,8 @@ fn descendants(of: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
 
     #[test]
@@ -289,6 +319,33 @@ mod tests {
             .expect("it ran");
         assert!(finished.status.is_none() && !finished.is_ok());
         assert_eq!(finished.log, "begun\n");
+    }
+
+    #[test]
+    fn a_program_is_killed_when_its_starter_ends() {
+        let starter = thread::spawn(|| {
+            let mut sleep = Command::new("sleep");
+            let child = start(&mut bound(sleep.arg("1000"))).expect("starts");
+            let comm = format!("/proc/{}/comm", child.id());
+            while fs::read_to_string(&comm).expect("alive") != "sleep\n" {
+                thread::sleep(LOOK);
+            }
+            child
+        });
+        let mut child = starter.join().expect("no panic");
+        let status = wait(&mut child, Duration::from_secs(60)).expect("waited for");
+        assert_eq!(status.and_then(|status| status.signal()), Some(9));
+    }
+
+    #[test]
+    fn a_program_has_the_same_words_variables_and_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo \"$1|$A|$HOME\"; pwd", "sh", "a b"]).current_dir(&folder);
+        command.env("A", "c d").env_remove("HOME");
+        let finished = logged(&mut command, &log, Duration::from_secs(60)).expect("it ran");
+        assert_eq!(finished.log, format!("a b|c d|\n{}\n", folder.path().display()));
     }
 
     #[test]
