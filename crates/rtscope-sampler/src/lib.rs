@@ -90,8 +90,8 @@ pub use self::{
     offset::{GuestExpiries, Offset},
     reign::Shared,
     session::{
-        EndedThread, Remainder, SampleError, Session, SessionSpec, Starved, ThreadPlan, Wake,
-        memory_of_thread,
+        ENTER_AHEAD_NS, EndedThread, Remainder, SampleError, Session, SessionSpec, Starved,
+        ThreadPlan, Wake, memory_of_thread,
     },
     slot::{Exchange, SlotOwner, Slots, Taken, exchange, look_span_ns},
     wakeup::{Beat, LiveFigures, LoopTally, run},

@@ -39,11 +39,11 @@ use crate::{
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 
-/// Stack of a sampling thread: the part that is touched beforehand, and as much again.
 /// How far ahead a cell begins, in nanoseconds. A sampling thread that wakes while the beginning is being written down, or
 /// keeps the control thread from doing so, would count its activation to the time before. That left a hole in the cell.
-const ENTER_AHEAD_NS: u64 = 100_000;
+pub const ENTER_AHEAD_NS: u64 = 100_000;
 
+/// Stack of a sampling thread: the part that is touched beforehand, and as much again.
 const STACK_BYTES: usize = 2 * memory::STACK_PREFAULT_BYTES + 64 * 1024;
 
 /// Bytes that each of so many sampling threads needs: slots and stack.

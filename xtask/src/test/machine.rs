@@ -2,9 +2,13 @@
 
 use std::{
     fs::{File, TryLockError},
-    io,
     path::PathBuf,
+    thread,
+    time::{Duration, Instant},
 };
+
+/// How long another run is waited for. One that takes longer hangs, and the tests are better run beside it than not at all.
+const PATIENCE: Duration = Duration::from_secs(40 * 60);
 
 /// Where the lock is: for root's runs, and where the first can't be made.
 fn places() -> [PathBuf; 2] {
@@ -19,12 +23,12 @@ pub(super) struct MachineLock {
 impl MachineLock {
     /// For steps that may run beside those of another clone. None where no lock can be made.
     pub(super) fn shared() -> Option<MachineLock> {
-        hold(open(&places())?, File::try_lock_shared, File::lock_shared)
+        hold(open(&places())?, File::try_lock_shared, PATIENCE)
     }
 
     /// For steps that measure the machine, or change it. None where no lock can be made.
     pub(super) fn alone() -> Option<MachineLock> {
-        hold(open(&places())?, File::try_lock, File::lock)
+        hold(open(&places())?, File::try_lock, PATIENCE)
     }
 }
 
@@ -36,12 +40,19 @@ fn open(places: &[PathBuf]) -> Option<File> {
 
 fn hold(
     file: File,
-    attempt: impl Fn(&File) -> Result<(), TryLockError>,
-    wait: impl Fn(&File) -> io::Result<()>,
+    attempt: fn(&File) -> Result<(), TryLockError>,
+    patience: Duration,
 ) -> Option<MachineLock> {
-    if let Err(TryLockError::WouldBlock) = attempt(&file) {
-        println!("           waiting for another run of the tests on this machine");
-        wait(&file).ok()?;
+    let began = Instant::now();
+    let mut is_told = false;
+    while let Err(TryLockError::WouldBlock) = attempt(&file) {
+        if began.elapsed() >= patience {
+            return None;
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            println!("           waiting for another run of the tests on this machine");
+        }
+        thread::sleep(Duration::from_millis(500));
     }
     Some(MachineLock { _file: file })
 }
@@ -54,9 +65,8 @@ mod tests {
     fn what_measures_waits_for_what_computes_and_nobody_else_waits() {
         let folder = tempfile::tempdir().expect("a folder");
         let places = ["missing/lock", "lock"].map(|name| folder.path().join(name));
-        let refuse = |_: &File| Err(io::Error::other("it would wait"));
         let at = |attempt: fn(&File) -> Result<(), TryLockError>| {
-            hold(open(&places).expect("made"), attempt, refuse)
+            hold(open(&places).expect("made"), attempt, Duration::ZERO)
         };
         let (one, two) = (at(File::try_lock_shared), at(File::try_lock_shared));
         assert!(one.is_some() && two.is_some());

@@ -116,7 +116,8 @@ impl OwnThreads {
             now_ns + phase.map_or(0, |phase| phase.settle.0)..u64::MAX
         };
         match &stamped.event {
-            Event::SessionStarted { control, .. } => {
+            // Beside a control thread that has to outrank a load, an ordinary thread would starve.
+            Event::SessionStarted { control, .. } if !control.policy.is_real_time() => {
                 let cpus = Some(control.cpus.clone());
                 *self.told.control.lock().unwrap_or_else(PoisonError::into_inner) = cpus;
             }

@@ -17,7 +17,9 @@ use rtscope_model::{
     schedule::{Placement, Policy},
     time::Nanos,
 };
-use rtscope_sampler::{EndedThread, Offset, Remainder, Session, Starved, look_span_ns, network};
+use rtscope_sampler::{
+    ENTER_AHEAD_NS, EndedThread, Offset, Remainder, Session, Starved, look_span_ns, network,
+};
 use rtscope_sys::{
     clock::{Clock, SystemClock},
     memory, sched,
@@ -298,7 +300,7 @@ impl Conductor<'_, '_> {
     ) -> EndReason {
         // What was decided of the phase before is not about this one.
         self.interrupt.take_decided();
-        let until_ns = phase.end.duration.map(|d| self.stream.elapsed_ns() + d.0);
+        let until_ns = phase.end.duration.map(|d| self.stream.elapsed_ns() + ENTER_AHEAD_NS + d.0);
         let mut span_ns = self.stream.elapsed_ns();
         loop {
             self.tick(session, Some(cell), until_ns);

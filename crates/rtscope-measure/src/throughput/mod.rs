@@ -294,7 +294,12 @@ impl CpuLoad<'_> {
 
     /// 0 to 1 of all CPUs, up to now.
     fn so_far(&self) -> f64 {
-        let span_ns = self.begin.elapsed().as_nanos() as u64;
+        self.over(self.begin.elapsed())
+    }
+
+    /// 0 to 1 of all CPUs, where nothing was done after a time.
+    fn over(&self, time: Duration) -> f64 {
+        let span_ns = time.as_nanos() as u64;
         let span = SystemCounters::read(self.tree).span_since(&self.before, span_ns);
         let busy: u64 = span.cpus.iter().map(|cpu| cpu.busy_ns).sum();
         let whole = span_ns as f64 * span.cpus.len().max(1) as f64;

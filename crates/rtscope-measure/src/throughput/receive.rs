@@ -27,9 +27,6 @@ const IDLE: Duration = Duration::from_secs(360);
 /// Without a datagram for so long after the sender has finished, no more will come.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Time between two readings of the counters while datagrams come.
-const LOAD_EVERY: Duration = Duration::from_millis(50);
-
 /// Time between two looks for somebody who connects.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -193,8 +190,7 @@ fn datagrams(
     let mut sequence = Sequence::default();
     let (mut bytes, mut finished) = (0, false);
     let load = CpuLoad::begin(tree);
-    // The latest reading, for nobody says which datagram is the last.
-    let (mut cpu_load, mut read_at) = (None, Instant::now());
+    let mut cpu_load = None;
     let begin = Instant::now();
     let (mut first, mut last) = (None, begin);
     while begin.elapsed() < limit {
@@ -206,9 +202,6 @@ fn datagrams(
                 bytes += if sequence.count > known { count as u64 } else { 0 };
                 last = Instant::now();
                 first = first.or(Some(last));
-                if last.duration_since(read_at) >= LOAD_EVERY {
-                    (cpu_load, read_at) = (Some(load.so_far()), last);
-                }
             }
             Ok(_) => {}
             Err(error)
@@ -222,6 +215,8 @@ fn datagrams(
                 if finished {
                     break;
                 }
+                // Read when nothing comes: while datagrams come, it would cost some.
+                cpu_load = Some(load.over(last.duration_since(load.begin)));
                 finished = is_finished(control)?;
             }
             Err(error) => return Err(error),

@@ -43,7 +43,7 @@ use self::{
     held::Held,
     journal::{Journal, Lock},
     request::{Planned, SettingRequest},
-    restore::{RestoreOutcome, put_back},
+    restore::{ONLINE, RestoreOutcome, put_back},
     setting::Target,
 };
 pub use self::{
@@ -320,7 +320,7 @@ impl Applied {
         for change in self.changes.drain(..).rev() {
             let path = change.place(&self.tree);
             let outcome = put_back(&self.tree, &change);
-            if matches!(outcome, RestoreOutcome::Failed(_)) {
+            if matches!(outcome, RestoreOutcome::Failed(_) | RestoreOutcome::Offline(_)) {
                 failed.insert(0, change.clone());
             }
             if change.is_quiet(&outcome) {
@@ -334,6 +334,10 @@ impl Applied {
                 RestoreOutcome::Gone => Event::Found(gone(&change, &path)),
                 RestoreOutcome::ChangedElsewhere(found) => {
                     Event::Found(left_alone(&change, &path, &found))
+                }
+                RestoreOutcome::Offline(cpu) => {
+                    let text = format!("{} was not restored: CPU {cpu} is offline", change.setting);
+                    Event::Found(Finding::new(NOT_RESTORED, Weight::Warning, text).advise(ONLINE))
                 }
                 RestoreOutcome::Failed(why) => {
                     Event::Found(not_restored(&self.tree, &change, &path, &why))

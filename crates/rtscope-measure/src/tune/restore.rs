@@ -27,9 +27,14 @@ pub(super) enum RestoreOutcome {
     ChangedElsewhere(String),
     /// The file is no more, as of an interrupt whose device was removed: nothing to put back.
     Gone,
+    /// It is about this CPU, which is offline: it can be put back when that CPU is back.
+    Offline(u32),
     /// It could not be put back: why.
     Failed(String),
 }
+
+/// What to do about a CPU that is offline.
+pub(super) const ONLINE: &str = "bring it online, and run `rtscope restore`";
 
 /// Puts the old value back where the file still holds the new one.
 pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
@@ -59,9 +64,7 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
     match attempt() {
         Ok(outcome) => outcome,
         Err(error) if is_gone(&error) => match offline_cpu(tree, &change.path) {
-            Some(cpu) => RestoreOutcome::Failed(format!(
-                "CPU {cpu} is offline: bring it online, and run `rtscope restore`"
-            )),
+            Some(cpu) => RestoreOutcome::Offline(cpu),
             None => RestoreOutcome::Gone,
         },
         Err(error) => RestoreOutcome::Failed(error.to_string()),
@@ -249,6 +252,10 @@ fn restore_one(tree: &Tree, journal: &Found, restored: &mut Vec<Restored>) -> Ve
                 "it has been changed to {found} since, so rtscope leaves it alone; the original value was {}",
                 change.old
             )),
+            RestoreOutcome::Offline(cpu) => {
+                failed.insert(0, change.clone());
+                Some(format!("CPU {cpu} is offline: {ONLINE}"))
+            }
             RestoreOutcome::Failed(why) => {
                 failed.insert(0, change.clone());
                 Some(format!("{why}; as root, run: {}", change.repair_command(tree)))

@@ -197,39 +197,37 @@ impl fmt::Debug for Alarm<'_> {
 }
 
 impl Method {
-    /// Waits until an instant; gives the instant that latency counts from.
+    /// Waits until an instant.
     #[inline]
-    fn wait(self, clock: &impl Clock, due_ns: u64, pulse_ns: u64) -> u64 {
+    fn wait(self, clock: &impl Clock, due_ns: u64) {
         match self {
             Method::Absolute | Method::Timerfd => clock.sleep_until_ns(due_ns),
             Method::Spin => while clock.now_ns() < due_ns {},
-            Method::Relative => {
-                let due_ns = clock.now_ns() + pulse_ns;
-                clock.sleep_for_ns(pulse_ns);
-                return due_ns;
+            Method::Relative => clock.sleep_for_ns(due_ns.saturating_sub(clock.now_ns())),
+        }
+    }
+
+    /// Waits until an instant is near, for whoever pressed Ctrl-C in a pulse that is long for people. Whether the wave is to
+    /// end.
+    fn look_until_near(self, clock: &impl Clock, due_ns: u64, stopped: &dyn Fn() -> bool) -> bool {
+        loop {
+            let now_ns = clock.now_ns();
+            if due_ns.saturating_sub(now_ns) <= 2 * LOOK_NS {
+                return false;
+            }
+            if stopped() {
+                return true;
+            }
+            match self {
+                Method::Spin => self.wait(clock, now_ns + LOOK_NS),
+                _ => clock.sleep_until_ns(now_ns + LOOK_NS),
             }
         }
-        due_ns
     }
 }
 
-/// Time between two looks for a signal in a pulse that is longer.
+/// Time between two looks for a signal in a pulse that is more than twice as long.
 const LOOK_NS: u64 = 200_000_000;
-
-/// Sleeps through most of a pulse that is long for whoever pressed Ctrl-C. What it leaves of the pulse is for the method;
-/// none when the wave is to end.
-fn look_while_long(clock: &impl Clock, pulse_ns: u64, stopped: &dyn Fn() -> bool) -> Option<u64> {
-    let begin_ns = clock.now_ns();
-    let mut slept_ns = 0;
-    while pulse_ns - slept_ns > 2 * LOOK_NS {
-        if stopped() {
-            return None;
-        }
-        slept_ns += LOOK_NS;
-        clock.sleep_until_ns(begin_ns + slept_ns);
-    }
-    Some(pulse_ns - slept_ns)
-}
 
 /// Makes a wave, from low to low. After the first wait it doesn't allocate, lock or print.
 #[must_use]
@@ -262,17 +260,17 @@ pub fn make(
             made.missed += if has_grid { edges.saturating_sub(edge) } else { 0 };
             break;
         }
-        let (rises, due_ns) = (edge % 2 == 0, start_ns + planned_ns);
-        let ahead_ns = match has_grid {
-            true => due_ns.saturating_sub(clock.now_ns()),
-            false => wanted.pulse_ns(edge),
+        let (rises, pulse_ns) = (edge % 2 == 0, wanted.pulse_ns(edge));
+        let due_ns = match has_grid {
+            true => start_ns + planned_ns,
+            false => clock.now_ns() + pulse_ns,
         };
-        let Some(pulse_ns) = look_while_long(clock, ahead_ns, stopped) else {
+        if pulse_ns > 2 * LOOK_NS && method.look_until_near(clock, due_ns, stopped) {
             made.edges += u64::from(!rises);
             line.set(false);
             break;
-        };
-        let due_ns = method.wait(clock, due_ns, pulse_ns);
+        }
+        method.wait(clock, due_ns);
         let now_ns = clock.now_ns();
         line.set(rises);
         let latency_ns = now_ns.saturating_sub(due_ns);
@@ -433,6 +431,23 @@ mod tests {
                 assert!(clock.time_ns() - stops_at_ns <= 2 * LOOK_NS, "{method:?}");
                 assert!(line.edges.into_inner().last().is_none_or(|(_, high)| !high));
             }
+        }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// A second is looked through in pieces, of which each may be late.
+    #[test]
+    fn a_long_relative_pulse_hides_no_latency() {
+        for (held_up_at_ms, rises_at_ms, violations) in [(100, 500, 0), (450, 505, 1)] {
+            let clock = SimulatedClock::at(0).with_pauses(Some((held_up_at_ms * MS, 5 * MS)));
+            let mut line = Recorded { clock: &clock, edges: RefCell::default() };
+            let wanted = Wanted::new(1.0, 0.5, 2_000 * MS).expect("a wave");
+            let mut alarm = Alarm { limit_ns: Some(MS), line: None };
+            let made = make(&mut line, &clock, &wanted, Method::Relative, &mut alarm, &|| false);
+            let edges = line.edges.into_inner();
+            assert_eq!((edges[0].0, edges[1].0), (rises_at_ms * MS, (rises_at_ms + 500) * MS));
+            assert_eq!(made.violations, violations);
         }
     }
 

@@ -31,7 +31,7 @@ use crate::{
     record::Destination,
 };
 
-/// How long a load may outlive the sweep before the kernel ends it.
+/// How long a load may last before the kernel ends it.
 const LOAD_LIMIT: Nanos = Nanos::from_secs(24 * 3_600);
 
 /// Find how fast programs can make a square wave, also under load
