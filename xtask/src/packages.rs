@@ -174,7 +174,8 @@ fn right_to_install() -> Option<&'static [&'static str]> {
     says("sudo", &["-n", "true"]).map(|_| &["sudo", "-n"][..])
 }
 
-/// Another run of the tests, or the machine's own update, may install at the same time: apt-get waits for so many seconds.
+/// Another run of the tests, or the machine's own update, may install packages at the same time. apt-get waits for up
+/// to this many seconds.
 const PATIENCE: [&str; 2] = ["-o", "DPkg::Lock::Timeout=600"];
 
 /// Installs with an `apt-get` that is called by these words.

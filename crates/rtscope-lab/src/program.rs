@@ -98,16 +98,18 @@ impl GuestProgram {
     }
 }
 
-/// A guest has no libraries, and another machine may have others. `cargo install` makes a dynamic program, unless it is
-/// told otherwise.
+/// A guest has no libraries, and another machine may have different ones. `cargo install` makes a dynamic program
+/// unless the user asks for a static one.
 fn not_static(is_named: bool) -> String {
     let way = match is_named {
-        true => "name a released one",
-        false => "name a released one with --program, or with `program` in the file of places",
+        true => "name the program of a release",
+        false => {
+            "name the program of a release with --program, or with `program` in the file of places"
+        }
     };
     let arch = std::env::consts::ARCH;
     format!(
-        "this program is not static, and needs libraries that are missing elsewhere: {way}, or make one with \
+        "this program is not static, and a guest or another machine may lack its libraries: {way}, or make one with \
          RUSTFLAGS='-C target-feature=+crt-static' cargo install rtscope --target {arch}-unknown-linux-gnu"
     )
 }
@@ -230,10 +232,7 @@ mod tests {
         let dynamic = said(&program(62, INTERPRETER));
         assert!(dynamic.contains("not static") && dynamic.contains("+crt-static' cargo install"));
         let own = read(&program(62, INTERPRETER), false).expect_err("refused").to_string();
-        assert!(
-            own.starts_with('/') && own.contains("name a released one with --program"),
-            "{own}"
-        );
+        assert!(own.starts_with('/') && own.contains("with --program"), "{own}");
         assert!(said(&program(62, 6)[..0x1ff]).contains("cut short"));
         assert!(said(&program(62, 6)[..0x60]).contains("cut short"));
     }

@@ -120,7 +120,7 @@ pub enum Event {
         /// Its interval, where the source or the user says it.
         interval_ns: Option<u64>,
     },
-    /// A phase began: samples count from a moment later, see `bounds` of its end.
+    /// A phase began. Samples count from slightly later on: see `bounds` of its end.
     PhaseStarted { cell: u32, name: String },
     /// A phase ended: samples count no longer. Its loads are ended after it.
     PhaseEnded {

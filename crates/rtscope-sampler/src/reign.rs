@@ -78,7 +78,7 @@ impl Shared {
     pub fn end_cell(&self, cell: u32, at_ns: u64) {
         let running = self.reign.load(Acquire) == cell && is_cell(cell);
         let end_ns = self.since_ns.get(cell as usize + 1).filter(|_| running);
-        // A cell that ends at once hasn't begun yet.
+        // A cell that ends at once may not have begun yet.
         let at_ns = at_ns.max(self.span_ns(cell).0);
         if end_ns.is_some_and(|end| end.compare_exchange(u64::MAX, at_ns, Relaxed, Relaxed).is_ok())
         {

@@ -39,8 +39,9 @@ use crate::{
     wakeup::{Beat, LiveFigures, LoopTally, run},
 };
 
-/// How far ahead a cell begins, in nanoseconds. A sampling thread that wakes while the beginning is being written down, or
-/// keeps the control thread from doing so, would count its activation to the time before. That left a hole in the cell.
+/// How far ahead a cell begins, in nanoseconds. A sampling thread may wake while the control thread writes the
+/// beginning, or may delay the control thread. Without this margin, it would count its activation in the time before.
+/// That left a hole in the cell.
 pub const ENTER_AHEAD_NS: u64 = 100_000;
 
 /// Stack of a sampling thread: the part that is touched beforehand, and as much again.
@@ -349,7 +350,8 @@ impl Session {
         self.clock.now_ns()
     }
 
-    /// From [`ENTER_AHEAD_NS`] on activations belong to this cell, until a thread has recorded `limit` of them.
+    /// Activations that are due [`ENTER_AHEAD_NS`] from now, or later, belong to this cell, until a thread has recorded
+    /// `limit` of them.
     pub fn enter(&mut self, cell: u32, limit: Option<u64>) {
         self.cells.push(cell);
         self.shared.enter(self.clock.now_ns() + ENTER_AHEAD_NS, limit);

@@ -62,7 +62,7 @@ pub(crate) fn check(value: impl Into<i64>, call: impl FnOnce() -> String) -> Res
     if value != -1 {
         return Ok(value);
     }
-    // First, because making the text may change the number of the error.
+    // Read first, because making the text may change `errno`.
     let source = io::Error::last_os_error();
     Err(Error::Call { call: call(), source })
 }

@@ -240,7 +240,7 @@ pub(crate) fn last_errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Bytes of the three times in a control message.
+/// Size of the three timestamps in a control message, in bytes.
 const TIMES_BYTES: u32 = size_of::<[libc::timespec; 3]>() as u32;
 
 /// The timestamps among the control messages.

@@ -122,20 +122,21 @@ pub fn new_group() {
     unsafe { libc::setpgid(0, 0) };
 }
 
-/// Sends a signal to a process. False when it is gone; true also when we may not signal it.
+/// Sends a signal to a process. False if it is gone. True also if we aren't permitted to signal it.
 #[must_use]
 pub fn signal(pid: u32, signal: i32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| pid > 0 && is_there(pid, signal))
 }
 
-/// Sends a signal to every process of a group. False when there is none; true also when we may signal none of them, as
-/// those of `sudo`.
+/// Sends a signal to every process of a group. False if there is none. True also if we aren't permitted to signal any
+/// of them, such as those of `sudo`.
 #[must_use]
 pub fn signal_group(leader: u32, signal: i32) -> bool {
     i32::try_from(leader).is_ok_and(|pid| pid > 1 && is_there(-pid, signal))
 }
 
-/// Signals a process, or a group by its negative number, which the callers have checked: 0 and -1 mean many others.
+/// Signals a process, or a group by its negative number. The callers have checked it: 0 and -1 mean many other
+/// processes.
 fn is_there(target: i32, signal: i32) -> bool {
     // SAFETY: plain integers.
     let sent = unsafe { libc::kill(target, signal) } == 0;

@@ -64,8 +64,8 @@ pub fn usage() -> Usage {
     }
 }
 
-/// The kernel counts in an `unsigned long`, which the C library calls signed: on a 32-bit board, the count of a long run
-/// would turn negative, and wraps later.
+/// The kernel counts in an `unsigned long`, but the C library's type is signed. On a 32-bit board, the count of a long
+/// run would turn negative. Later, it wraps around.
 fn counted(count: libc::c_long) -> u64 {
     count as libc::c_ulong as _
 }

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, fs};
 
-/// How the names of devices begin that a test puts into this machine's own network namespace.
+/// Prefix of the names of devices that a test puts into this machine's own network namespace.
 pub const OF_TESTS: &str = "rts-test";
 
-/// The names of the network devices but for those of tests, which come and go with other runs of the tests.
+/// The names of the network devices, except those of tests, which come and go with other runs of the tests.
 ///
 /// # Panics
 ///

@@ -1,8 +1,8 @@
 //! Programs that a test makes and starts.
 //!
 //! The kernel starts no file that somebody has open for writing ("Text file busy"). While a test writes one, another
-//! test's thread may fork, and its child has the descriptor too until it runs its own program. So a process of its own
-//! writes these files: none of its descriptors is ever one of ours.
+//! test's thread may fork, and its child has the descriptor too until it runs its own program. So a separate
+//! process writes these files, and our process never has a descriptor of them.
 
 use std::{
     ffi::OsStr,

@@ -128,7 +128,7 @@ fn fetch_with(
     }
     let is_there = || kept.join(package.sign).exists();
     let keep = || remove(kept).and_then(|()| fs::rename(&part, kept));
-    // Another checkout may put its own there at any moment, which is as good.
+    // Another checkout may put its own copy there at any moment, which is just as good.
     if !is_there()
         && let Err(e) = keep()
         && !is_there()

@@ -1,4 +1,4 @@
-//! One lock for all runs of the tests on this machine: what measures it runs alone.
+//! One lock for all runs of the tests on this machine: a step that measures the machine runs alone.
 
 use std::{
     fs::{File, TryLockError},
@@ -7,15 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long another run is waited for. One that takes longer hangs, and the tests are better run beside it than not at all.
+/// How long to wait for another run. A run that takes longer hangs, and running the tests beside it is better than not
+/// running them.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
 
-/// Where the lock is: for root's runs, and where the first can't be made.
+/// Where the lock is: the first for root's runs, the second if the first can't be made.
 fn places() -> [PathBuf; 2] {
     ["/run/lock".into(), std::env::temp_dir()].map(|folder: PathBuf| folder.join("rtscope-tests"))
 }
 
-/// Held until it is dropped. The kernel lets go of it when the process ends, however it ends.
+/// Held until it is dropped. The kernel releases it when the process ends, however it ends.
 pub(super) struct MachineLock {
     _file: File,
 }

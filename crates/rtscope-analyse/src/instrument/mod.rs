@@ -96,7 +96,7 @@ struct Content {
     resolution_ns: u64,
     /// Whether the file tells how often its instrument sampled.
     is_rate_known: bool,
-    /// Edges that the line's program made, and those of them in gaps, where the file has them.
+    /// How many edges the line's program made, and how many of them in gaps, if the file has these counts.
     made: Option<u64>,
     made_in_gaps: Option<u64>,
     findings: Findings,

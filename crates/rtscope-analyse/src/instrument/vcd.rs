@@ -222,7 +222,7 @@ fn unit_ps(text: &str) -> Option<u128> {
 pub fn write(capture: &Capture) -> String {
     let mut text =
         format!("$timescale 1 ns $end\n$comment {OURS} resolution_ns={}", capture.resolution_ns);
-    // A scope that can't tell how many were in gaps says nothing of them, so that a reader doesn't take that for 0.
+    // A scope that can't tell how many edges were in gaps writes no count, so that a reader doesn't assume 0.
     for (word, count) in [("made", capture.made), ("made_in_gaps", capture.made_in_gaps)] {
         if let Some(count) = count {
             let _ = write!(text, " {word}={count}");

@@ -12,7 +12,7 @@ if ! [ -d "$base" ]; then
     mkdir "$base" || exit 3
 fi
 if [ -L "$base" ] || ! [ -O "$base" ]; then
-    echo "$base belongs to somebody else: name another \`folder\` for this place" >&2
+    echo "$base belongs to another user: name another \`folder\` for this place" >&2
     exit 3
 fi
 boot=$(cat /proc/sys/kernel/random/boot_id) || exit 1

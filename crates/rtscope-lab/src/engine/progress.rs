@@ -1,4 +1,4 @@
-//! How far an order is, and when that is told.
+//! The progress of an order, and when it is reported.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
 use super::journal::Spent;
 use crate::{costs::minutes, error::LabError, lab::Host};
 
-/// How often is told how far it is: after so long at least when it has changed, and after so long in any case.
+/// Shortest time between two reports of the progress: if it has changed, and if it hasn't.
 const TELLS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 
 /// How far an order is.
@@ -62,7 +62,7 @@ fn core_hours(time: Duration) -> String {
     format!("{hours:.digits$} core hours")
 }
 
-/// Tells how far an order is, no more often than it helps.
+/// Reports the progress of an order, but not too often.
 #[derive(Default)]
 pub(super) struct Teller {
     told: Option<(Instant, OrderProgress)>,
@@ -82,7 +82,7 @@ impl Teller {
         }
     }
 
-    /// Tells how far it came in the end, unless that was told already.
+    /// Reports the progress at the end, unless it was reported already.
     pub(super) fn last(&mut self, progress: &OrderProgress, host: &Host<'_>) {
         if self.told.as_ref().is_none_or(|(_, told)| told != progress) {
             (host.note)(&progress.to_string());

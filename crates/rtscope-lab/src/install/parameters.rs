@@ -50,7 +50,7 @@ impl Words<'_> {
     }
 }
 
-/// What the boot menu shows for the copy of an entry, which may be that of a kernel that rtscope installed.
+/// Title of the copy of a boot entry. The original may be the entry of a kernel that rtscope installed.
 pub(super) fn entry_title(of: &str) -> String {
     format!("{} (rtscope parameters)", of.trim_end_matches(" (rtscope)"))
 }

@@ -124,7 +124,8 @@ pub(super) struct Finder {
     phases: Vec<KeptPhase>,
     /// Events were lost, and none was seen since.
     is_after_loss: bool,
-    /// The first event after the last loss: in what reaches back behind it, somebody seems to have run all the time.
+    /// Time of the first event after the last loss. In a window that reaches back before it, one thread seems to have
+    /// run all the time.
     lost_until_ns: u64,
 }
 
@@ -325,7 +326,7 @@ impl Finder {
     pub(super) fn lost(&mut self, from_ns: u64) {
         self.end_returns();
         self.is_after_loss = true;
-        // A timer's end may be among what was lost.
+        // The end of a timer's expiry may be among the lost events.
         self.cpus.values_mut().for_each(|cpu| cpu.expiring = 0);
         self.wakeups.forget();
         for sleeper in self.sleepers.values_mut() {

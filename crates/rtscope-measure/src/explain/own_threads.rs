@@ -55,7 +55,7 @@ impl Told {
         }
     }
 
-    /// Moves the calling thread to the control thread's CPUs: what it does would delay measured threads elsewhere.
+    /// Moves the calling thread to the control thread's CPUs. On other CPUs, its work would delay measured threads.
     fn follow_control(&self) {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(cpus) = control {

@@ -180,9 +180,10 @@ fn start(job: &Job, command: &str) -> Result<u32, LoadError> {
         job.board.count_placed();
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        // What is held back here would stay blocked in the command, if its shell doesn't clear the mask (bash doesn't).
+        // Signals that are blocked here would stay blocked in the command if its shell doesn't clear the mask (bash
+        // doesn't).
         default_signals();
-        // Comes back only when there is no shell.
+        // Returns only if there is no shell.
         Err(LoadError::io("run /bin/sh")(shell.exec()))
     };
     let pid = fork(|| {

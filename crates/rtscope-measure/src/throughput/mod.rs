@@ -279,8 +279,7 @@ fn pause(duration: Duration, interrupt: &Interrupt) {
     }
 }
 
-/// The CPU load since a reading of the counters. It is that of the time between two readings: of nothing before and
-/// nothing after.
+/// The CPU load since a reading of the counters. It covers exactly the time between two readings.
 struct CpuLoad<'a> {
     tree: &'a Tree,
     before: SystemCounters,
@@ -297,7 +296,7 @@ impl CpuLoad<'_> {
         self.over(self.begin.elapsed())
     }
 
-    /// 0 to 1 of all CPUs, where nothing was done after a time.
+    /// 0 to 1 of all CPUs, over this time. Nothing must have been done after it.
     fn over(&self, time: Duration) -> f64 {
         let span_ns = time.as_nanos() as u64;
         let span = SystemCounters::read(self.tree).span_since(&self.before, span_ns);

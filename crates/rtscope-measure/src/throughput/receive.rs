@@ -27,6 +27,9 @@ const IDLE: Duration = Duration::from_secs(360);
 /// Without a datagram for so long after the sender has finished, no more will come.
 const QUIET: Duration = Duration::from_millis(200);
 
+/// Time between two checks whether to end, while a sender is silent.
+const LOOK_FOR_END: Duration = Duration::from_millis(200);
+
 /// Time between two looks for somebody who connects.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -90,8 +93,8 @@ pub(super) fn session(
     interrupt: &Interrupt,
 ) -> io::Result<u64> {
     let mut transfers = 0;
-    control.set_read_timeout(Some(IDLE))?;
-    while let Some(request) = wire::hear(control)? {
+    while is_asked(control, interrupt)? {
+        let Some(request) = wire::hear(control)? else { break };
         let version = match request {
             Request::Transfer { version, .. } | Request::Flood { version, .. } => version,
             Request::Finished => continue,
@@ -123,7 +126,34 @@ pub(super) fn session(
     Ok(transfers)
 }
 
-/// Where a connection ends here, with its interface, which a link-local address needs, and any port.
+/// Waits for the sender's next request, or for the end of its connection. False if this side is to end.
+fn is_asked(control: &TcpStream, interrupt: &Interrupt) -> io::Result<bool> {
+    control.set_read_timeout(Some(LOOK_FOR_END))?;
+    let began = Instant::now();
+    while !interrupt.is_stopped() {
+        match control.peek(&mut [0]) {
+            Ok(_) => {
+                control.set_read_timeout(Some(PATIENCE))?;
+                return Ok(true);
+            }
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::TimedOut
+                        | io::ErrorKind::Interrupted
+                ) => {}
+            Err(e) => return Err(e),
+        }
+        if began.elapsed() > IDLE {
+            let text = format!("the sender was silent for {} s", IDLE.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+    }
+    Ok(false)
+}
+
+/// The local address of a connection, with any port. It has the interface, which a link-local address needs.
 fn any_port(control: &TcpStream) -> io::Result<SocketAddr> {
     let mut own = control.local_addr()?;
     own.set_port(0);
@@ -215,7 +245,7 @@ fn datagrams(
                 if finished {
                     break;
                 }
-                // Read when nothing comes: while datagrams come, it would cost some.
+                // Read while nothing arrives: while datagrams arrive, reading it would lose some.
                 cpu_load = Some(load.over(last.duration_since(load.begin)));
                 finished = is_finished(control)?;
             }

@@ -37,7 +37,7 @@ pub(super) struct Sampler {
     _watchdog: Watchdog,
 }
 
-/// How long it may take to place itself.
+/// How long the thread may take to place itself.
 const PLACING_LIMIT: Duration = Duration::from_secs(5);
 
 impl Sampler {
@@ -74,7 +74,7 @@ impl Sampler {
                 Err(sampler.finish().err().unwrap_or(ThroughputError::Thread))
             }
             Err(RecvTimeoutError::Timeout) => {
-                // It can't be waited for either.
+                // Joining the thread would block, too.
                 drop(sampler.thread.take());
                 Err(ThroughputError::Starved(Box::new(wanted), PLACING_LIMIT.as_secs()))
             }
@@ -91,7 +91,7 @@ impl Sampler {
     }
 }
 
-/// A real-time thread must not go on when its transfer broke.
+/// A real-time thread must not go on after its transfer has failed.
 impl Drop for Sampler {
     fn drop(&mut self) {
         let _ = self.end();

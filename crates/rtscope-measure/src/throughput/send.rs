@@ -31,7 +31,7 @@ pub(super) struct Sent {
     pub(super) datagrams: u64,
     pub(super) span_ns: u64,
     pub(super) buffer_bytes: u64,
-    /// While it sent, 0 to 1 of all CPUs.
+    /// CPU load while it sent, 0 to 1 of all CPUs.
     pub(super) cpu_load: f64,
 }
 

@@ -313,21 +313,22 @@ impl Parts {
         let page_size = self.page_size.max(layout.size);
         for (cpu, start, size) in self.cpus {
             let pages = Cursor { bytes, at: 0 }.seek(start).take(size, "the events")?;
+            // Time of the last event before a page.
             let mut last_ns = 0;
             for page in pages.chunks(page_size) {
-                let mut first_ns = None;
+                let (before_ns, mut first_ns) = (last_ns, None);
                 // What is left of a page that makes no sense is given up.
                 let _ = layout.walk(page, |at_ns, data| {
                     first_ns.get_or_insert(at_ns);
+                    last_ns = at_ns;
                     if let Some(now_ns) = decoder.expiry_ns(data) {
                         expiries.push((at_ns, now_ns));
                     }
                     events.extend(decoder.decode(at_ns, cpu, data));
                 });
                 if let (true, Some(first_ns)) = (layout.has_missed(page), first_ns) {
-                    gaps.push((last_ns, first_ns));
+                    gaps.push((before_ns, first_ns));
                 }
-                last_ns = first_ns.unwrap_or(last_ns);
             }
         }
         events.retain(|event: &Event| event.at_ns < super::INSTANTS_END_NS);

@@ -362,8 +362,8 @@ impl Decoder {
             Kind::Idle { state } => What::Idle { begins: small(state)? != u32::MAX },
             Kind::Runtime { ns } => What::Runtime { ns: number(ns)? },
             Kind::Stack { callers } => {
-                // Behind a 32-bit number, a word of 64 bits begins at a multiple of 8, one of 32 bits does not. The size of
-                // the field doesn't tell: newer kernels write 0.
+                // After a 32-bit number, an array of 64-bit words begins at a multiple of 8, and one of 32-bit words
+                // doesn't. The size of the field doesn't help: newer kernels write 0.
                 let word = if callers.offset.is_multiple_of(8) { 8 } else { 4 };
                 What::Interrupted(self.interrupted(bytes.get(callers.offset..)?, word)?)
             }
@@ -375,8 +375,8 @@ impl Decoder {
         })
     }
 
-    /// What was interrupted, by a stack from the innermost caller outwards, in addresses of so many bytes; none when no
-    /// interrupt is in it.
+    /// What was interrupted, according to a stack of addresses of this size, innermost caller first. None if the stack
+    /// has no interrupt.
     fn interrupted(&self, callers: &[u8], word_bytes: usize) -> Option<Place> {
         let number = |word: &[u8]| match word {
             [a, b, c, d] => u64::from(u32::from_ne_bytes([*a, *b, *c, *d])),

@@ -268,7 +268,7 @@ pub(super) fn partly_refused(
     let count = refused.len();
     let first: Vec<&str> = refused.iter().take(3).map(|(place, _)| place.as_str()).collect();
     let text = format!(
-        "{setting}: {count} of {all} stay as they were, because the kernel refused to change them, for example {}",
+        "{setting}: {count} of {all} don't have the new value, because the kernel refused it or another program changed it meanwhile, for example {}",
         first.join(", ")
     );
     Finding::new("setting-partly-refused", Weight::Note, text)

@@ -27,7 +27,7 @@ pub(super) enum RestoreOutcome {
     ChangedElsewhere(String),
     /// The file is no more, as of an interrupt whose device was removed: nothing to put back.
     Gone,
-    /// It is about this CPU, which is offline: it can be put back when that CPU is back.
+    /// The file belongs to this CPU, which is offline. rtscope can restore it when the CPU is back online.
     Offline(u32),
     /// It could not be put back: why.
     Failed(String),
@@ -71,8 +71,8 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
     }
 }
 
-/// The CPU that a file is about, if it is offline. The files go with it, but when it comes back, the kernel has kept their
-/// values.
+/// The CPU that a file belongs to, if it is offline. Its files disappear with it, but the kernel keeps their values
+/// until it comes back.
 fn offline_cpu(tree: &Tree, path: &str) -> Option<u32> {
     let name = path.strip_prefix("sys/devices/system/cpu/cpu")?.split('/').next()?;
     let cpu: u32 = name.parse().ok()?;

@@ -207,8 +207,8 @@ impl Method {
         }
     }
 
-    /// Waits until an instant is near, for whoever pressed Ctrl-C in a pulse that is long for people. Whether the wave is to
-    /// end.
+    /// Waits until an instant is near. It looks for Ctrl-C meanwhile, because a pulse may last long. Returns whether
+    /// the wave is to end.
     fn look_until_near(self, clock: &impl Clock, due_ns: u64, stopped: &dyn Fn() -> bool) -> bool {
         loop {
             let now_ns = clock.now_ns();
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(made.late, []);
     }
 
-    /// Ctrl-C came only at the next rising edge: after up to a period, which may be minutes.
+    /// Ctrl-C took effect only at the next rising edge: after up to a period, which may be minutes.
     #[test]
     fn a_long_pulse_ends_when_it_is_stopped_and_leaves_the_line_low() {
         let wanted = Wanted::new(0.01, 0.5, 180_000_000_000).expect("a wave");
@@ -436,7 +436,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A second is looked through in pieces, of which each may be late.
+    /// The wait for a long pulse has several steps, and each of them may be late.
     #[test]
     fn a_long_relative_pulse_hides_no_latency() {
         for (held_up_at_ms, rises_at_ms, violations) in [(100, 500, 0), (450, 505, 1)] {

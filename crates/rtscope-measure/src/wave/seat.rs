@@ -119,7 +119,7 @@ pub fn obstacle(tree: &Tree) -> Option<String> {
 #[must_use]
 pub fn is_unthrottled(tree: &Tree) -> bool {
     let throttling = tree.read("proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
-    // From Linux 6.12 on, a server for each CPU leaves ordinary threads their time instead.
+    // From Linux 6.12 on, a server on each CPU guarantees time for ordinary threads instead.
     const SERVERS: &str = "sys/kernel/debug/sched/fair_server";
     let runtime = |cpu: &String| tree.read(format!("{SERVERS}/{cpu}/runtime")).ok();
     let is_without = tree.list(SERVERS).iter().filter_map(runtime).any(|ns| ns == "0");

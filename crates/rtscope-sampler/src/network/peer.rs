@@ -169,11 +169,12 @@ impl LocalPeer {
                 Err(NetworkError::Peer("the thread of the peer ended".to_owned()))
             }
             Err(RecvTimeoutError::Timeout) => {
-                // It can't be waited for either.
+                // Joining the thread would block, too.
                 drop(peer.thread.take());
                 let limit = PLACING_LIMIT.as_secs();
                 Err(NetworkError::Peer(format!(
-                    "the thread of the peer did not run within {limit} s: a thread of a higher priority holds its CPU"
+                    "the thread of the peer did not run within {limit} s: a thread of a higher priority holds its \
+                     CPU; end that thread, or choose another CPU"
                 )))
             }
         }

@@ -30,7 +30,7 @@ use crate::{
 /// FIFO thread on each CPU. `rtscope plan list` shows the other plans; a plan of your own is a TOML file.
 ///
 /// A phase is a part of a plan during which the loads stay the same (or there are none). A cell is the set of figures of one phase. A
-/// slice is a short time of one thread in a cell, usually a second.
+/// slice is what one thread counted in a short time of a cell, usually one second.
 ///
 /// Examples:
 ///   rtscope run

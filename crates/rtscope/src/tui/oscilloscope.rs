@@ -27,10 +27,13 @@ const TRACES: usize = 12;
 /// Rows of the waveform.
 const ROWS: u16 = 8;
 
-/// Steps of the time base: 1, 2, 5, from 200 ns to 10 s.
+/// The longest time of a division: the screen waits for two of its own lengths before it shows a trace.
+pub(crate) const BASE_NS_MAX: u64 = 100_000_000;
+
+/// Steps of the time base: 1, 2, 5, from 200 ns to [`BASE_NS_MAX`].
 fn steps() -> Vec<u64> {
-    let powers = (2..=9).flat_map(|power| [1, 2, 5].map(|step| step * 10_u64.pow(power)));
-    powers.chain([10_000_000_000]).filter(|ns| *ns >= 200).collect()
+    let powers = (2..=8).flat_map(|power| [1, 2, 5].map(|step| step * 10_u64.pow(power)));
+    powers.filter(|ns| (200..=BASE_NS_MAX).contains(ns)).collect()
 }
 
 /// Where a trace begins.
@@ -85,9 +88,9 @@ impl Scene {
         }
     }
 
-    /// Length of the interval for shares and wake-ups for the next trace: two screens, so that a trigger is in it.
+    /// How long to look for the next trace: two screens, so that a trigger is in it.
     pub(crate) fn look_ns(&self) -> u64 {
-        (self.base_ns * DIVISIONS * 2).clamp(50_000_000, 2_000_000_000)
+        (self.base_ns * DIVISIONS * 2).max(50_000_000)
     }
 
     /// Takes in a look.
@@ -98,7 +101,7 @@ impl Scene {
         if let (true, Some(period)) = (self.is_automatic, &wave.period) {
             // Three to eight periods on the screen.
             let wanted_ns = period.ns_median / 2;
-            self.base_ns = steps().into_iter().find(|ns| *ns >= wanted_ns).unwrap_or(self.base_ns);
+            self.base_ns = steps().into_iter().find(|ns| *ns >= wanted_ns).unwrap_or(BASE_NS_MAX);
             self.is_automatic = false;
         }
         self.numbers = numbers(wave);

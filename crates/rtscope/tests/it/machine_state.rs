@@ -12,7 +12,7 @@ use crate::support::{folder, output};
 /// How a test changes a setting that outlives it.
 pub(crate) const KEEP: &str = "tune apply --keep stat-interval=93";
 
-/// Takes back what is kept, if [`KEEP`] of a test that was killed is part of it.
+/// Undoes all kept settings if [`KEEP`] of a killed test is among them.
 pub(crate) fn forget_a_killed_test() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {

@@ -162,7 +162,7 @@ fn inheritance_keeps_the_middle_one_from_the_high_one() {
     assert_eq!((predicted(&plain), predicted(&inherit)), (270.0, 70.0));
 }
 
-/// Whether the ordinary application came first where a guard of the kernel's gives it time, and last where none does.
+/// Whether the ordinary application came first if a guard of the kernel gives it time, and last if none does.
 fn is_in_order(document: &Value) -> bool {
     let [fifo, ordinary] = [&document["apps"][0], &document["apps"][1]];
     let is_guarded = ns(ordinary, "predicted_ns") < ns(fifo, "predicted_ns");
@@ -177,7 +177,7 @@ fn an_ordinary_application_waits_as_long_as_its_guard_says() {
     let before = limit();
     for name in ["fifo-starvation", "fifo-starvation-unguarded"] {
         let mut seen = Vec::new();
-        // Busy programs of the machine may turn the order round: one quiet run is enough.
+        // Other busy programs on the machine may reverse the order: one quiet run is enough.
         let document = loop {
             let Some(document) = document(name, "") else { return };
             assert_eq!(limit(), before, "{name}: the setting is put back");

@@ -127,8 +127,8 @@ pub(crate) fn processes_with(needle: &str) -> Vec<u32> {
         .collect()
 }
 
-/// So many seconds as a `sleep` takes them, written as only this run of the tests writes them: another one may look for
-/// its processes on this machine. No such text is a part of another.
+/// A number of seconds for `sleep`, written in a form that only this run of the tests uses. Another run may look for
+/// its own processes on this machine. No such text is a part of another.
 pub(crate) fn marked_seconds(seconds: u32) -> String {
     format!("{seconds}.{:07}", std::process::id())
 }

@@ -8,6 +8,8 @@
 use rtscope_model::wave::{Capture, Edge, Gap};
 use serde::Serialize;
 
+use super::median;
+
 /// Periods that differ by more than this share have no common phase.
 const SAME_PERIOD: f64 = 0.01;
 
@@ -64,8 +66,7 @@ fn has_gap(gaps: &[Gap], from_ns: u64, to_ns: u64) -> bool {
 /// The median distance of rising edges: gaps and missing edges don't move it.
 fn period_ns(rises: &[u64]) -> Option<f64> {
     let mut all: Vec<u64> = rises.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    all.sort_unstable();
-    all.get(all.len() / 2).map(|ns| *ns as f64)
+    (!all.is_empty()).then(|| median(&mut all) as f64)
 }
 
 fn phase(delays: &[u64], a: &[u64], b: &[u64]) -> Option<f64> {

@@ -4,7 +4,7 @@
 
 use rtscope_model::wave::Capture;
 
-use super::{admitted, rising, stretches};
+use super::{admitted, rising, stretches, without_glitches};
 
 /// Parts of a look.
 const PARTS: u64 = 20;
@@ -31,8 +31,11 @@ pub fn share(capture: &Capture, wanted_hz: f64, tolerance: f64) -> Option<f64> {
     let part_ns = span_ns.div_ceil(count);
     let part_of = |at_ns: u64| ((at_ns.saturating_sub(capture.start_ns)) / part_ns).min(count - 1);
     let mut parts = vec![Part::default(); count as usize];
-    for range in stretches(capture) {
-        for pair in rising(&capture.edges[range]).windows(2) {
+    let stretches = stretches(capture);
+    let pulses = super::Pulses::new(&capture.edges, &stretches);
+    let (clean, _) = without_glitches(&capture.edges, &stretches, &pulses);
+    for edges in &clean {
+        for pair in rising(edges).windows(2) {
             let part = &mut parts[part_of(pair[1]) as usize];
             part.periods += 1;
             part.periods_ns += pair[1] - pair[0];
@@ -88,6 +91,21 @@ mod tests {
         let stalled = wave(|n| (!(420..500).contains(&n)).then_some(n * MS / 2));
         assert_eq!(share(&stalled, 1_000.0, 0.01), Some(0.95));
         assert_eq!(share(&steady, 1_200.0, 0.1), Some(0.0));
+    }
+
+    /// Glitches don't count as periods in the figures of a wave either.
+    #[test]
+    fn a_glitch_in_each_part_spoils_none() {
+        let mut steady = wave(|n| Some(n * MS / 2));
+        for n in (5..2_000).step_by(100).rev() {
+            let at_ns = steady.edges[n].at_ns() + MS / 4;
+            let glitch = [
+                Edge::new(at_ns, !steady.edges[n].rises()),
+                Edge::new(at_ns + 500, steady.edges[n].rises()),
+            ];
+            steady.edges.splice(n + 1..n + 1, glitch);
+        }
+        assert_eq!(share(&steady, 1_000.0, 0.01), Some(1.0));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::{
 
 /// Show the places, whether they answer, and who holds them
 ///
-/// rtscope connects to each chosen place and changes nothing there. The exit code is 1 if a place doesn't answer or its
-/// folder is missing, and if its rtscope binary is missing or is for another kind of machine.
+/// rtscope connects to each chosen place and changes nothing there. The exit code is 1 if a place doesn't answer, or if
+/// its folder is missing. It is also 1 if its rtscope binary is missing or is for another kind of machine.
 ///
 /// Examples:
 ///   rtscope fleet list

@@ -20,7 +20,7 @@ use super::Hertz;
 use crate::{
     cli::{Refused, place::OneCpu},
     exit,
-    tui::oscilloscope::{Oscilloscope, Scene},
+    tui::oscilloscope::{BASE_NS_MAX, Oscilloscope, Scene},
 };
 
 /// Room for edges of one look.
@@ -40,7 +40,7 @@ const EDGES_MAX: usize = 1_000_000;
 pub(in crate::cli) struct Args {
     /// The line: memory:NAME or gpio:CHIP/LINE
     line: String,
-    /// Time of a division [default: from the wave]
+    /// Time of a division, at most 100ms [default: from the wave]
     #[arg(long, value_name = "TIME")]
     base: Option<Nanos>,
     /// Intended frequency of the wave
@@ -55,8 +55,8 @@ pub(in crate::cli) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let base_ns = args.base.map(|base| base.0);
-    if base_ns.is_some_and(|ns| !(100..=10_000_000_000).contains(&ns)) {
-        return Err(Refused("--base: must be from 100ns to 10s".to_owned()).into());
+    if base_ns.is_some_and(|ns| !(100..=BASE_NS_MAX).contains(&ns)) {
+        return Err(Refused("--base: must be from 100ns to 100ms".to_owned()).into());
     }
     args.line.parse::<Address>()?;
     args.cpu.or_last()?;

@@ -158,8 +158,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             // What was measured since it ended was measured at rest.
             if let Some(ended) = running.as_mut().and_then(RunningLoad::poll) {
                 note!(
-                    "the load {load} ended during the search for {} ({}): that search and the rest under this load \
-                     are left out",
+                    "the load {load} ended during the search for {} ({}): rtscope leaves out this search and all \
+                     later ones under this load",
                     subject.name,
                     ended.how
                 );
