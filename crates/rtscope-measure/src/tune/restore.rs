@@ -71,11 +71,11 @@ pub(super) fn put_back(tree: &Tree, change: &Change) -> RestoreOutcome {
     }
 }
 
-/// The CPU that a file belongs to, if it is offline. Its files disappear with it, but the kernel keeps their values
-/// until it comes back.
+/// The CPU whose frequency a file is about, if that CPU is offline. The file disappears with it, but the kernel keeps the
+/// governor until the CPU comes back. (The soak shows that it forgets which idle states were disabled.)
 fn offline_cpu(tree: &Tree, path: &str) -> Option<u32> {
-    let name = path.strip_prefix("sys/devices/system/cpu/cpu")?.split('/').next()?;
-    let cpu: u32 = name.parse().ok()?;
+    let (number, rest) = path.strip_prefix("sys/devices/system/cpu/cpu")?.split_once('/')?;
+    let cpu: u32 = number.parse().ok().filter(|_| rest.starts_with("cpufreq/"))?;
     let online = tree.read(format!("sys/devices/system/cpu/cpu{cpu}/online")).ok()?;
     (online.trim() == "0").then_some(cpu)
 }

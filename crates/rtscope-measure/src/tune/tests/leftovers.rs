@@ -60,6 +60,10 @@ fn what_is_about_a_cpu_that_is_offline_waits_for_it() {
     let [restored] = bench.restore().try_into().expect("one");
     assert_eq!((restored.error, bench.fake.read(path).trim()), (None, "powersave"));
     assert_eq!(bench.journals(), [""; 0]);
+    // The idle states of a CPU that comes back are as after a boot.
+    bench.fake.file("sys/devices/system/cpu/cpu3/online", "0\n");
+    bench.left(&line("idle-state", "sys/devices/system/cpu/cpu3/cpuidle/state1/disable", "0", "1"));
+    assert_eq!((bench.restore(), bench.journals().len()), (Vec::new(), 0));
 }
 
 #[test]
