@@ -4,6 +4,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::shell;
+
 /// Uses one CPU for as long as the process of that number is there.
 const LOOP: &str = "while kill -0 \"$1\" 2> /dev/null; do :; done";
 
@@ -23,9 +25,9 @@ impl Busy {
 }
 
 fn command(parent: u32, nice: u8) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "nice", "-n", &nice.to_string()]);
-    command.args(["sh", "-c", LOOP, "sh", &parent.to_string()]);
+    let mut command = Command::new("nice");
+    command.args(["-n", &nice.to_string(), "sh", "-c", LOOP, "sh", &parent.to_string()]);
+    let mut command = shell::bound(&command);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -47,7 +49,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::shell;
 
     #[test]
     fn they_compute_until_they_are_dropped() {

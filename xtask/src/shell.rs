@@ -125,7 +125,7 @@ pub(crate) fn logged(command: &mut Command, log: &Path, limit: Duration) -> Resu
 
 /// The same program with the same arguments, variables and folder. The kernel kills it when the thread that starts it
 /// ends, so a killed chore leaves no tests running. The command stays as it is if setpriv or the program isn't found.
-fn bound(command: &Command) -> Command {
+pub(crate) fn bound(command: &Command) -> Command {
     let program = command.get_program();
     let is_found = program.to_str().is_some_and(|name| find(name).is_some());
     let mut bound = match find("setpriv").filter(|_| is_found) {

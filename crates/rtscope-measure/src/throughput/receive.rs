@@ -136,13 +136,7 @@ fn is_asked(control: &TcpStream, interrupt: &Interrupt) -> io::Result<bool> {
                 control.set_read_timeout(Some(PATIENCE))?;
                 return Ok(true);
             }
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::TimedOut
-                        | io::ErrorKind::Interrupted
-                ) => {}
+            Err(e) if is_nothing_yet(&e) => {}
             Err(e) => return Err(e),
         }
         if began.elapsed() > IDLE {
@@ -151,6 +145,12 @@ fn is_asked(control: &TcpStream, interrupt: &Interrupt) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether nothing came within a timeout, or a signal ended the wait.
+fn is_nothing_yet(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// The local address of a connection, with any port. It has the interface, which a link-local address needs.
@@ -234,14 +234,7 @@ fn datagrams(
                 first = first.or(Some(last));
             }
             Ok(_) => {}
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::TimedOut
-                        | io::ErrorKind::Interrupted
-                ) =>
-            {
+            Err(error) if is_nothing_yet(&error) => {
                 if finished {
                     break;
                 }
